@@ -1,0 +1,71 @@
+# The commands of this project; `make help` lists them. Everything is installed into .venv, once.
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
+
+# The interpreter .venv is made with: `make demo PYTHON=/path/to/python`. Without one, the first of these that is
+# new enough is taken, since on many systems python3 itself is older.
+CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types bench clean
+
+help:
+	@echo "make demo    train a small Flax model on the digits data set and report accuracy and speed"
+	@echo "make test    run the tests"
+	@echo "make lint    check style, formatting and the direction of imports"
+	@echo "make types   check types with mypy --strict"
+	@echo "make bench   run the benchmarks"
+	@echo "make clean   remove .venv and everything else that was generated"
+
+demo: $(VENV)/.installed-examples
+	$(BIN)/python -m loaderx demo
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.installed-test
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	find . -type d -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# The stamps make a second run free of installing, and so of the network. One is written only after everything it
+# stands for succeeded: an interrupted run starts that part again.
+$(VENV)/.created:
+	@found=""; \
+	for candidate in $(or $(PYTHON),$(CANDIDATES)); do \
+	    if "$$candidate" -c '$(NEW_ENOUGH)' >/dev/null 2>&1; then found="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	    echo "loaderx needs Python 3.11 or newer, and none of these is: $(or $(PYTHON),$(CANDIDATES))." >&2; \
+	    echo "Name one with: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; \
+	    exit 1; \
+	fi; \
+	echo "$$found -m venv --clear $(VENV)"; \
+	"$$found" -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.installed-examples: pyproject.toml | $(VENV)/.created
+	$(INSTALL) --editable ".[examples]"
+	@touch $@
+
+# The extra `test` holds the extra `examples`, so `make demo` has nothing to install after `make test`.
+$(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
+	$(INSTALL) --editable ".[test]"
+	@touch $(VENV)/.installed-examples $@
+
+$(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
+	$(INSTALL) --editable ".[bench]"
+	@touch $@

@@ -1,0 +1,260 @@
+"""Shuffled gather: 32x32x3 uint8 images and int32 labels, batches of 512, from warm .npy files."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.harness import ROOT, Comparison, Contestant, Peer, interleave
+from benchmarks.rows import SHAPE, Array, Output, epoch_digest, write_rows
+from loaderx import DataLoader, NPDataset
+from loaderx.kernels.gather import copy_rows
+
+ROWS = 100_000
+BATCH_SIZE = 512
+EPOCHS = 5  # per measurement: a good tenth of a second for the fastest contestant
+REPEATS = 9
+THREADS = 2
+REFERENCE = "np.take(out=), one thread"
+
+Rows = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Batch = tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Two mapped files, the rows of every batch of an epoch, and arrays to gather them into."""
+
+    images: Array
+    labels: Array
+    batches: Sequence[Rows]
+    # As many as a loader has in use with two batches ahead: one alone would stay in the cache.
+    outs: Sequence[Batch]
+
+
+def make_workload(image: Path, label: Path) -> Workload:
+    """Map the files and draw the order of one epoch."""
+    order = np.random.default_rng(1).permutation(ROWS)
+    outs = [
+        (np.empty((BATCH_SIZE, *SHAPE), np.uint8), np.empty(BATCH_SIZE, np.int32)) for _ in range(4)
+    ]
+    return Workload(
+        images=np.asarray(np.load(image, mmap_mode="r")),
+        labels=np.asarray(np.load(label, mmap_mode="r")),
+        batches=[order[start : start + BATCH_SIZE] for start in range(0, ROWS, BATCH_SIZE)],
+        outs=outs,
+    )
+
+
+def np_take(work: Workload) -> Iterator[Batch]:
+    """One epoch with np.take, on one thread."""
+    for rows, (images, labels) in zip(work.batches, cycle(work.outs)):
+        images, labels = images[: len(rows)], labels[: len(rows)]
+        # Any other mode goes through a second buffer, so that an error leaves `out` as it was.
+        np.take(work.images, rows, axis=0, out=images, mode="clip")
+        np.take(work.labels, rows, axis=0, out=labels, mode="clip")
+        yield images, labels
+
+
+def contiguous_copy(work: Workload) -> Iterator[Batch]:
+    """One epoch in the order of the file, on one thread: what memory gives without a shuffle."""
+    starts = range(0, ROWS, BATCH_SIZE)
+    for start, (images, labels) in zip(starts, cycle(work.outs)):
+        rows = slice(start, min(start + BATCH_SIZE, ROWS))
+        images, labels = images[: rows.stop - start], labels[: rows.stop - start]
+        np.copyto(images, work.images[rows])
+        np.copyto(labels, work.labels[rows])
+        yield images, labels
+
+
+class BareKernel:
+    """The gather kernel alone: THREADS threads, each with its part of every batch.
+
+    Addresses, and the views the parts are written to, are made beforehand.
+    """
+
+    def __init__(self, work: Workload, pool: ThreadPoolExecutor) -> None:
+        self.work = work
+        self.pool = pool
+        # calls[thread][step]: the arguments of that thread's calls for that batch, one per field
+        self.calls = [
+            [
+                self._arguments(rows, out, thread)
+                for rows, out in zip(work.batches, cycle(work.outs))
+            ]
+            for thread in range(THREADS)
+        ]
+
+    def run(self) -> None:
+        """One epoch; the threads do not wait for each other."""
+        self._gather(slice(None))
+
+    def batches(self) -> Iterator[Batch]:
+        """One epoch batch by batch, to be checked."""
+        for step, rows in enumerate(self.work.batches):
+            self._gather(slice(step, step + 1))
+            images, labels = self.work.outs[step % len(self.work.outs)]
+            yield images[: len(rows)], labels[: len(rows)]
+
+    def _gather(self, steps: slice) -> None:
+        list(self.pool.map(lambda calls: _copy_all(calls[steps]), self.calls))
+
+    def _arguments(self, rows: Rows, out: Batch, thread: int) -> list[tuple[Rows, int, Bytes]]:
+        part = slice(len(rows) * thread // THREADS, len(rows) * (thread + 1) // THREADS)
+        return [
+            (
+                field.ctypes.data + rows[part] * field.strides[0],
+                field.strides[0],
+                target[part].reshape(-1).view(np.uint8),
+            )
+            for field, target in zip((self.work.images, self.work.labels), out, strict=True)
+        ]
+
+
+def _copy_all(steps: Iterable[Iterable[tuple[Rows, int, Bytes]]]) -> None:
+    for fields in steps:
+        for addresses, size, out in fields:
+            copy_rows(addresses, size, out)
+
+
+class WholeLoader:
+    """A DataLoader that stays open, as it does in a training loop."""
+
+    def __init__(self, image: Path, label: Path, output: Output, stack: ExitStack) -> None:
+        self.loader = DataLoader(
+            {"image": NPDataset(str(image)), "label": NPDataset(str(label))},
+            batch_size=BATCH_SIZE,
+            shuffle=True,
+            seed=0,
+            output=output,
+        )
+        self.iterator = stack.enter_context(iter(self.loader))
+        self.output = output
+
+    def run(self) -> None:
+        """As many images as an epoch has, rounded up to whole batches."""
+        for batch in islice(self.iterator, -(-ROWS // BATCH_SIZE)):
+            if self.output == "jax":
+                # Dispatch is asynchronous: a batch counts when it has arrived.
+                batch["image"].block_until_ready()
+                batch["label"].block_until_ready()
+
+    def batches(self) -> Iterator[Batch]:
+        """The first epoch; its last batch straddles into the next one and is cut."""
+        left = ROWS
+        with iter(self.loader) as iterator:
+            while left > 0:
+                batch = next(iterator)
+                yield np.asarray(batch["image"])[:left], np.asarray(batch["label"])[:left]
+                left -= BATCH_SIZE
+
+
+class Ffcv:
+    """FFCV in its own process, over the same rows in its own format."""
+
+    def __init__(self, image: Path, label: Path, field: str, stack: ExitStack) -> None:
+        self.peer = stack.enter_context(Peer(ffcv_python(), "benchmarks.peers.ffcv_worker"))
+        self.peer.ask(
+            "open",
+            image=str(image),
+            label=str(label),
+            beton=str(image.with_name(f"{field}.beton")),
+            batch_size=BATCH_SIZE,
+            num_workers=THREADS,
+            field=field,
+        )
+
+    def rate(self) -> float:
+        """Images per second, by the clock of its own process."""
+        answer = self.peer.ask("run", epochs=EPOCHS)
+        return float(answer["images"] / answer["seconds"])
+
+    def digest(self) -> str:
+        """The digest of the rows of one epoch."""
+        return str(self.peer.ask("digest")["digest"])
+
+
+def ffcv_python() -> Path:
+    """The interpreter of FFCV's environment, where setup_ffcv.sh makes it."""
+    venv = Path(os.environ.get("LOADERX_FFCV_VENV", ROOT / ".venv-ffcv"))
+    python = venv / "bin" / "python"
+    if not python.exists():
+        raise FileNotFoundError(
+            f"FFCV's environment {venv} does not exist: make it with "
+            "`bash benchmarks/peers/setup_ffcv.sh`, or run with --no-peers."
+        )
+    return python
+
+
+def run(peers: bool = True) -> Iterator[Comparison]:
+    """Check that all contestants deliver the same rows, then measure them."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loaderx-")))
+        image, label = write_rows(folder, ROWS)
+        work = make_workload(image, label)
+        kernel = BareKernel(work, stack.enter_context(ThreadPoolExecutor(THREADS)))
+        numpy_loader = WholeLoader(image, label, "numpy", stack)
+        jax_loader = WholeLoader(image, label, "jax", stack)
+
+        rates: dict[str, Contestant] = {
+            REFERENCE: _rate(lambda: _exhaust(np_take(work))),
+            "contiguous copy, one thread": _rate(lambda: _exhaust(contiguous_copy(work))),
+            "loaderx: the kernel alone": _rate(kernel.run),
+            "loaderx: output='numpy'": _rate(numpy_loader.run),
+            "loaderx: output='jax'": _rate(jax_loader.run),
+        }
+        digests = {
+            name: epoch_digest(batches)
+            for name, batches in zip(
+                rates,
+                (
+                    np_take(work),
+                    contiguous_copy(work),
+                    kernel.batches(),
+                    numpy_loader.batches(),
+                    jax_loader.batches(),
+                ),
+                strict=True,
+            )
+        }
+        for field in ("ndarray", "rgb") if peers else ():
+            ffcv = Ffcv(image, label, field, stack)
+            rates[f"FFCV: {field} field"] = ffcv.rate
+            digests[f"FFCV: {field} field"] = ffcv.digest()
+
+        check_equal(epoch_digest([(work.images, work.labels)]), digests)
+        title = f"shuffled gather, {ROWS:,} rows of 32x32x3, batches of {BATCH_SIZE}"
+        yield interleave(title, "images/s", rates, reference=REFERENCE, repeats=REPEATS)
+
+
+def check_equal(expected: str, digests: Mapping[str, str]) -> None:
+    """Refuse to compare the speed of contestants that do not deliver the same rows."""
+    wrong = [name for name, digest in digests.items() if digest != expected]
+    if wrong:
+        raise ValueError(f"an epoch of {wrong} does not hold the rows of the files, once each.")
+
+
+def _rate(epoch: Callable[[], None]) -> Contestant:
+    """Images per second over EPOCHS epochs."""
+
+    def measure() -> float:
+        started = time.perf_counter()
+        for _ in range(EPOCHS):
+            epoch()
+        return EPOCHS * ROWS / (time.perf_counter() - started)
+
+    return measure
+
+
+def _exhaust(batches: Iterable[Batch]) -> None:
+    for _ in batches:
+        pass

@@ -1,0 +1,129 @@
+"""The images of the chain benchmarks, and what an epoch of a chain must look like, whoever runs it."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Images = npt.NDArray[Any]
+
+# Of pixels from 0 to 1.
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+PAD = 4
+CROPPED = 224
+CHAINS = ("cifar", "imagenet")
+
+CHUNK = 256
+# Two epochs draw different crops: their means and standard deviations differ by less than this.
+TOLERANCE = 0.03
+
+
+def write_images(folder: Path, rows: int, size: int, seed: int = 0) -> tuple[Path, Path]:
+    """Write square RGB images and labels, the label being the row; return the two paths.
+
+    The images are smooth, so that ways of interpolating agree, and each has a brightness of its own.
+    """
+    generator = np.random.default_rng(seed)
+    image, label = folder / f"image{size}.npy", folder / f"label{size}.npy"
+    np.save(label, np.arange(rows, dtype=np.int32))
+    shape = (rows, size, size, 3)
+    target = np.lib.format.open_memmap(image, mode="w+", dtype=np.uint8, shape=shape)
+    knots = np.linspace(0, 4, size)
+    weights = np.maximum(0, 1 - np.abs(knots[:, None] - np.arange(5))).astype(np.float32)
+    for start in range(0, rows, CHUNK):
+        part = target[start : start + CHUNK]
+        field = generator.normal(0, 25, (len(part), 5, 5, 3)).astype(np.float32)
+        field += generator.uniform(60, 190, (len(part), 1, 1, 1)).astype(np.float32)
+        smooth = np.einsum("ia,nabc,jb->nijc", weights, field, weights, optimize=True)
+        part[...] = np.clip(smooth, 0, 255)
+    target.flush()
+    return image, label
+
+
+def epoch_summary(batches: Iterable[tuple[Images, Images]], image: Path) -> dict[str, Any]:
+    """What one epoch of (images, labels) is like, and how it resembles the rows of the file."""
+    source = np.load(image, mmap_mode="r")
+    labels, of_samples, of_rows, moments = [], [], [], []
+    shape: tuple[int, ...] = ()
+    dtype = ""
+    for samples, numbers in batches:
+        shape, dtype = samples.shape[1:], str(samples.dtype)
+        labels.append(np.array(numbers).reshape(-1))
+        for start in range(0, len(samples), CHUNK):
+            part = np.asarray(samples[start : start + CHUNK], np.float32)
+            of_samples.append(_traits(part))
+            of_rows.append(_traits(source[labels[-1][start : start + CHUNK]]))
+            axes = (0, 1, 2)
+            sums = part.sum(axes, dtype=np.float64), np.square(part).sum(axes, dtype=np.float64)
+            moments.append(np.stack(sums))
+    total = np.sum(moments, axis=0) / (len(source) * shape[0] * shape[1])
+    light, lean = np.concatenate(of_samples, axis=1)
+    row_light, row_lean = np.concatenate(of_rows, axis=1)
+    return {
+        "shape": list(shape),
+        "dtype": dtype,
+        "every row once": bool(
+            np.array_equal(np.sort(np.concatenate(labels)), np.arange(len(source)))
+        ),
+        "mean": total[0].tolist(),
+        "std": np.sqrt(total[1] - total[0] ** 2).tolist(),
+        "likeness": float(np.corrcoef(light, row_light)[0, 1]),
+        "handedness": float(np.corrcoef(lean, row_lean)[0, 1]),
+    }
+
+
+def check_summary(summary: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Refuse a contestant whose epoch is not that of the same chain over the same rows."""
+    for fact in ("shape", "dtype", "every row once"):
+        if summary[fact] != expected[fact]:
+            raise ValueError(f"{fact} is {summary[fact]}, not {expected[fact]}")
+    for fact in ("mean", "std"):
+        if not np.allclose(summary[fact], expected[fact], rtol=0, atol=TOLERANCE):
+            raise ValueError(f"{fact} is {summary[fact]}, not about {expected[fact]}")
+    if summary["likeness"] < 0.8:
+        raise ValueError(f"images and labels do not match: correlation {summary['likeness']:.2f}")
+    # Half of the images are mirrored, so which side is lighter says nothing about the row.
+    if abs(summary["handedness"]) > 0.12:
+        raise ValueError(f"not half are mirrored: correlation {summary['handedness']:.2f}")
+
+
+def normalised(pixels: Images) -> npt.NDArray[np.float64]:
+    """(pixel / 255 - MEAN) / STD in float64."""
+    return (np.asarray(pixels, np.float64) / 255 - MEAN) / STD
+
+
+def cropped_variants(row: Images) -> Iterator[Images]:
+    """Everything the cifar chain can make of a row: each crop of the padded row, mirrored or not."""
+    size = row.shape[0]
+    padded = np.pad(row, ((PAD, PAD), (PAD, PAD), (0, 0)))
+    for top in range(2 * PAD + 1):
+        for left in range(2 * PAD + 1):
+            crop = normalised(padded[top : top + size, left : left + size])
+            yield from (crop, crop[:, ::-1])
+
+
+def resized_variants(row: Images, size: int = CROPPED) -> Iterator[Images]:
+    """A whole row scaled bilinearly and normalised, mirrored or not."""
+    centres = (np.arange(size) + 0.5) * len(row) / size - 0.5
+    distances = np.abs(np.clip(centres, 0, len(row) - 1)[:, None] - np.arange(len(row)))
+    weights = np.maximum(0, 1 - distances)
+    image = normalised(np.einsum("ia,abc,jb->ijc", weights, row, weights, optimize=True))
+    yield from (image, image[:, ::-1])
+
+
+def check_variant(sample: Images, variants: Iterable[Images], tolerance: float) -> None:
+    """Refuse a sample that is none of `variants`."""
+    nearest = min(float(np.abs(sample - variant).max()) for variant in variants)
+    if nearest > tolerance:
+        raise ValueError(f"a sample is {nearest:.2g} away from all that its row can become.")
+
+
+def _traits(images: Images) -> Images:
+    """Of each image the mean, and how much lighter its left half is than its right."""
+    half = images.shape[2] // 2
+    left = images[:, :, :half].mean(axis=(1, 2, 3), dtype=np.float64)
+    right = images[:, :, half:].mean(axis=(1, 2, 3), dtype=np.float64)
+    return np.stack([(left + right) / 2, left - right])

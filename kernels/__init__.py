@@ -1,0 +1,1 @@
+"""Compiled code: NumPy arrays in, `out` filled, nothing else. Knows numba and numpy only."""

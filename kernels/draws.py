@@ -1,0 +1,322 @@
+"""`rng` inside a compiled transform: the draws of one sample, with the names and argument order of NumPy's Generator.
+
+The methods are plain functions of a stream of 64-bit words, so the same source serves three callers: compiled code,
+where `rng` is a pointer to one word of state that the optimiser keeps in a register (a `structref` costs 20 s of
+compilation, this costs nothing); plain Python in debug mode, where it is a `Draws`; and tests.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, config, types
+from numba.core.datamodel import models
+from numba.extending import intrinsic, overload, overload_method, register_model
+
+from .compilation import jitable
+from .random import GOLDEN, as_uniform, mix_bits
+
+LAYERS = 128
+ZIGGURAT_END = 3.442619855899
+ZIGGURAT_AREA = 9.91256303526217e-3
+TINY = 1e-100
+
+
+def _ziggurat() -> tuple[Any, Any]:
+    """Layers of equal area under the normal density (Doornik, "An improved ziggurat method", 2005)."""
+    edges = np.zeros(LAYERS + 1)
+    density = math.exp(-0.5 * ZIGGURAT_END**2)
+    edges[0], edges[1] = ZIGGURAT_AREA / density, ZIGGURAT_END
+    for layer in range(2, LAYERS):
+        edges[layer] = math.sqrt(-2 * math.log(ZIGGURAT_AREA / edges[layer - 1] + density))
+        density = math.exp(-0.5 * edges[layer] ** 2)
+    return edges, edges[1:] / edges[:-1]
+
+
+EDGES, RATIOS = _ziggurat()
+
+
+class Draws:
+    """The draws of one sample in plain Python, bit for bit those of compiled code.
+
+    It gives NumPy scalars: arithmetic of float32 with these is in float64, as in compiled code, and with Python's
+    numbers it is not.
+    """
+
+    def __init__(self, state: int) -> None:
+        self.state = np.uint64(state)
+
+    def random(self) -> np.float64:
+        """Uniform in [0, 1)."""
+        return np.float64(random(self))
+
+    def uniform(self, low: float = 0.0, high: float = 1.0) -> np.float64:
+        """Uniform in [low, high)."""
+        return np.float64(uniform(self, low, high))
+
+    def integers(self, low: int, high: int | None = None) -> np.int64:
+        """An integer in [low, high), or in [0, low)."""
+        with np.errstate(over="ignore"):  # ranges beyond 63 bits wrap, and back again
+            return np.int64(integers(self, low, high))
+
+    def standard_normal(self) -> np.float64:
+        """Normal with mean 0 and deviation 1."""
+        return np.float64(standard_normal(self))
+
+    def normal(self, loc: float = 0.0, scale: float = 1.0) -> np.float64:
+        """Normal with mean `loc` and deviation `scale`."""
+        return np.float64(normal(self, loc, scale))
+
+    def standard_exponential(self) -> np.float64:
+        """Exponential with mean 1."""
+        return np.float64(standard_exponential(self))
+
+    def exponential(self, scale: float = 1.0) -> np.float64:
+        """Exponential with mean `scale`."""
+        return np.float64(exponential(self, scale))
+
+    def standard_gamma(self, shape: float) -> np.float64:
+        """Gamma with the given shape and scale 1."""
+        return np.float64(standard_gamma(self, shape))
+
+    def beta(self, a: float, b: float) -> np.float64:
+        """Beta with parameters a and b."""
+        return np.float64(beta(self, a, b))
+
+
+class DrawsType(types.Type):
+    """The type of `rng` in compiled code."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Draws")
+
+
+draws_type = DrawsType()
+
+
+@register_model(DrawsType)
+class DrawsModel(models.PrimitiveModel):
+    """A pointer to the word of state."""
+
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, ir.IntType(64).as_pointer())
+
+
+def next_bits(rng: Any) -> Any:
+    """64 random bits; the stream moves on."""
+    with np.errstate(over="ignore"):
+        rng.state = rng.state + GOLDEN
+        return mix_bits(rng.state)
+
+
+@intrinsic
+def advance(typing_context: Any, rng: Any) -> Any:
+    """Move the state on and give it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        state = builder.add(builder.load(arguments[0]), ir.Constant(ir.IntType(64), int(GOLDEN)))
+        builder.store(state, arguments[0])
+        return state
+
+    return types.uint64(draws_type), generate
+
+
+@overload(next_bits)
+def _next_bits(rng):
+    if isinstance(rng, DrawsType):
+        return lambda rng: mix_bits(advance(rng))
+    return None
+
+
+if config.DISABLE_JIT:
+
+    def start_draws(state: int) -> Draws:
+        """`rng` for a sample, from its key."""
+        return Draws(state)
+
+else:
+
+    @intrinsic
+    def start_draws(typing_context: Any, state: Any) -> Any:
+        """`rng` for a sample, from its key."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            # In the frame of the caller: after inlining the word lives in a register.
+            word = cgutils.alloca_once(builder, ir.IntType(64))
+            builder.store(arguments[0], word)
+            return word
+
+        return draws_type(types.uint64), generate
+
+
+@jitable
+def random(rng: Any) -> Any:
+    """Uniform in [0, 1), 53 bits."""
+    return as_uniform(next_bits(rng))
+
+
+@jitable
+def uniform(rng: Any, low: Any, high: Any) -> Any:
+    """Uniform in [low, high)."""
+    return low + (high - low) * random(rng)
+
+
+@jitable
+def below(rng: Any, count: Any) -> Any:
+    """An integer in [0, count) without bias, for count <= 2^32 (Lemire, 2019) or any larger one by rejection."""
+    count = np.uint64(count)
+    if count <= np.uint64(1 << 32):
+        product = (next_bits(rng) >> np.uint64(32)) * count
+        if (product & np.uint64(0xFFFFFFFF)) < count:
+            least = (np.uint64(1 << 32) - count) % count
+            while (product & np.uint64(0xFFFFFFFF)) < least:
+                product = (next_bits(rng) >> np.uint64(32)) * count
+        return np.int64(product >> np.uint64(32))
+    least = np.uint64(0xFFFFFFFFFFFFFFFF) - np.uint64(0xFFFFFFFFFFFFFFFF) % count
+    bits = next_bits(rng)
+    while bits >= least:
+        bits = next_bits(rng)
+    return np.int64(bits % count)
+
+
+@jitable
+def integers(rng: Any, low: Any, high: Any) -> Any:
+    """An integer in [low, high), or in [0, low)."""
+    if high is None:
+        if low <= 0:
+            raise ValueError("rng.integers: high <= 0")
+        return below(rng, low)
+    # As in NumPy, and not an index anywhere in memory.
+    if low >= high:
+        raise ValueError("rng.integers: low >= high")
+    return low + below(rng, high - low)
+
+
+@jitable
+def standard_normal(rng: Any) -> Any:
+    """Normal with mean 0 and deviation 1, by the ziggurat."""
+    while True:
+        bits = next_bits(rng)
+        layer = np.int64(bits & np.uint64(LAYERS - 1))
+        value = 2.0 * as_uniform(bits) - 1.0
+        if abs(value) < RATIOS[layer]:
+            return value * EDGES[layer]
+        if layer == 0:
+            while True:
+                x = -math.log(1.0 - random(rng)) / ZIGGURAT_END
+                y = -math.log(1.0 - random(rng))
+                if 2.0 * y >= x * x:
+                    return -ZIGGURAT_END - x if value < 0 else ZIGGURAT_END + x
+        x = value * EDGES[layer]
+        upper = math.exp(-0.5 * (EDGES[layer] * EDGES[layer] - x * x))
+        lower = math.exp(-0.5 * (EDGES[layer + 1] * EDGES[layer + 1] - x * x))
+        if lower + random(rng) * (upper - lower) < 1.0:
+            return x
+
+
+@jitable
+def normal(rng: Any, loc: Any, scale: Any) -> Any:
+    """Normal with mean `loc` and deviation `scale`."""
+    return loc + scale * standard_normal(rng)
+
+
+@jitable
+def standard_exponential(rng: Any) -> Any:
+    """Exponential with mean 1."""
+    return -math.log(1.0 - random(rng))
+
+
+@jitable
+def exponential(rng: Any, scale: Any) -> Any:
+    """Exponential with mean `scale`."""
+    return scale * standard_exponential(rng)
+
+
+@jitable
+def standard_gamma(rng: Any, shape: Any) -> Any:
+    """Gamma with scale 1 (Marsaglia and Tsang, 2000)."""
+    # For others no number is ever accepted: the loop would not end.
+    if not 0.0 <= shape < math.inf:
+        raise ValueError("rng.standard_gamma: shape must be finite and at least 0")
+    if shape == 0.0:
+        return 0.0
+    boosted = shape + 1.0 if shape < 1.0 else shape
+    d = boosted - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        x = standard_normal(rng)
+        v = 1.0 + c * x
+        if v > 0.0:
+            v = v * v * v
+            if math.log(1.0 - random(rng)) < 0.5 * x * x + d * (1.0 - v + math.log(v)):
+                break
+    if shape < 1.0:
+        return d * v * (1.0 - random(rng)) ** (1.0 / shape)
+    return d * v
+
+
+@jitable
+def beta(rng: Any, a: Any, b: Any) -> Any:
+    """Beta, for small parameters by Jöhnk's method in logarithms, which cannot underflow to 0 / 0."""
+    if not (a > 0.0 and b > 0.0):
+        raise ValueError("rng.beta: a and b must be above 0")
+    if a < TINY and b < TINY:
+        # All but certainly 0 or 1, and the logarithms below would overflow.
+        return 1.0 if random(rng) < a / (a + b) else 0.0
+    if a <= 1.0 and b <= 1.0:
+        while True:
+            x = math.log(1.0 - random(rng)) / a
+            y = math.log(1.0 - random(rng)) / b
+            top = max(x, y)
+            total = top + math.log(math.exp(x - top) + math.exp(y - top))
+            if total <= 0.0:
+                return math.exp(x - total)
+    first = standard_gamma(rng, a)
+    return first / (first + standard_gamma(rng, b))
+
+
+# Numba compares names and annotations with those of the lambda, so there are none.
+@overload_method(DrawsType, "random")
+def _random(rng):
+    return lambda rng: random(rng)
+
+
+@overload_method(DrawsType, "uniform")
+def _uniform(rng, low=0.0, high=1.0):
+    return lambda rng, low=0.0, high=1.0: uniform(rng, low, high)
+
+
+@overload_method(DrawsType, "integers")
+def _integers(rng, low, high=None):
+    return lambda rng, low, high=None: integers(rng, low, high)
+
+
+@overload_method(DrawsType, "standard_normal")
+def _standard_normal(rng):
+    return lambda rng: standard_normal(rng)
+
+
+@overload_method(DrawsType, "normal")
+def _normal(rng, loc=0.0, scale=1.0):
+    return lambda rng, loc=0.0, scale=1.0: normal(rng, loc, scale)
+
+
+@overload_method(DrawsType, "standard_exponential")
+def _standard_exponential(rng):
+    return lambda rng: standard_exponential(rng)
+
+
+@overload_method(DrawsType, "exponential")
+def _exponential(rng, scale=1.0):
+    return lambda rng, scale=1.0: exponential(rng, scale)
+
+
+@overload_method(DrawsType, "standard_gamma")
+def _standard_gamma(rng, shape):
+    return lambda rng, shape: standard_gamma(rng, shape)
+
+
+@overload_method(DrawsType, "beta")
+def _beta(rng, a, b):
+    return lambda rng, a, b: beta(rng, a, b)

@@ -1,0 +1,99 @@
+"""Rows at addresses -> batch: plain, strided, byte-swapped, narrowed.
+
+Rows are named by the address of their first byte, so that one file, many files, a subset and an array in memory
+are the same thing to a kernel, and read-only and writable memory are not two types to compile for.
+"""
+
+import numpy as np
+from numba import carray
+from numpy.typing import NDArray
+
+from .compilation import kernel
+from .memory import copy_bytes, pointer
+
+LOW_HALF = 0 if np.little_endian else 1
+Addresses = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+
+@kernel
+def locate_rows(
+    rows: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    bases: Addresses,
+    strides: NDArray[np.int64],
+    out: Addresses,
+) -> None:
+    """Address of every row, where part p holds the rows from starts[p] up to starts[p + 1]."""
+    parts = bases.shape[0]
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        low, high = 0, parts
+        while high - low > 1:
+            middle = (low + high) // 2
+            if starts[middle] <= row:
+                low = middle
+            else:
+                high = middle
+        out[i] = bases[low] + (row - starts[low]) * strides[low]
+
+
+@kernel
+def copy_rows(addresses: Addresses, size: int, out: Bytes) -> None:
+    """`size` bytes from every address, one row after the other."""
+    target = out.ctypes.data
+    for i in range(addresses.shape[0]):
+        copy_bytes(target + i * size, addresses[i], size)
+
+
+@kernel
+def collect_rows(
+    addresses: Addresses, offsets: NDArray[np.int64], unit: int, swap: bool, out: Bytes
+) -> None:
+    """Elements of `unit` bytes at `offsets` from every address, their bytes reversed when `swap`."""
+    elements = offsets.shape[0]
+    for i in range(addresses.shape[0]):
+        place = i * elements * unit
+        for j in range(elements):
+            element = carray(pointer(addresses[i] + offsets[j]), (unit,), np.uint8)
+            for k in range(unit):
+                out[place + k] = element[unit - 1 - k] if swap else element[k]
+            place += unit
+
+
+# Two functions and not one with a flag: the check costs the float loop its vector instructions.
+@kernel
+def narrow_integers(
+    addresses: Addresses,
+    wide: NDArray[np.integer],
+    out: NDArray[np.integer],
+    misfit: NDArray[np.int64],
+) -> None:
+    """64-bit integers of the dtype of `wide` into 32 bits; misfit[0] is the first element that does not fit, or -1."""
+    size = out.shape[1]
+    misfit[0] = -1
+    for i in range(addresses.shape[0]):
+        row = carray(pointer(addresses[i]), (size,), wide.dtype)
+        # A number too large wraps in compiled code and raises in plain Python; its low half does neither.
+        halves = carray(pointer(addresses[i]), (size, 2), out.dtype)
+        fits = True
+        for j in range(size):
+            out[i, j] = halves[j, LOW_HALF]
+            fits &= out[i, j] == row[j]
+        if not fits and misfit[0] < 0:
+            for j in range(size):
+                if out[i, j] != row[j]:
+                    misfit[0] = i * size + j
+                    break
+
+
+@kernel
+def narrow_floats(
+    addresses: Addresses, wide: NDArray[np.inexact], out: NDArray[np.inexact]
+) -> None:
+    """Floats or complex numbers of the dtype of `wide` into half the bytes."""
+    size = out.shape[1]
+    for i in range(addresses.shape[0]):
+        row = carray(pointer(addresses[i]), (size,), wide.dtype)
+        for j in range(size):
+            out[i, j] = row[j]

@@ -1,0 +1,68 @@
+"""Samples of one batch mixed in pairs."""
+
+from typing import Any
+
+import numpy as np
+
+from .compilation import jitable, kernel
+from .draws import start_draws
+from .random import fold
+
+
+@jitable
+def cut_box(rng: Any, height: int, width: int, share: float) -> Any:
+    """(top, bottom, left, right) of a box around a random point that covers `1 - share` of an image, clipped to it."""
+    side = np.sqrt(1.0 - share)
+    tall, wide = int(height * side), int(width * side)
+    row, column = rng.integers(0, height), rng.integers(0, width)
+    top, bottom = max(row - tall // 2, 0), min(row + tall - tall // 2, height)
+    left, right = max(column - wide // 2, 0), min(column + wide - wide // 2, width)
+    return top, bottom, left, right
+
+
+@kernel
+def mix_up(
+    first: int, positions: Any, partners: Any, key: Any, alpha: float, samples: Any, out: Any
+) -> None:
+    """share * sample + (1 - share) * partner, shares from Beta(alpha, alpha); `first` is the place of out[0]."""
+    for i in range(out.shape[0]):
+        rng = start_draws(fold(key, positions[i]))
+        share = np.float32(rng.beta(alpha, alpha))
+        rest = np.float32(1) - share
+        own, other = samples[first + i], samples[partners[i]]
+        for k in range(out.shape[1]):
+            out[i, k] = own[k] * share + other[k] * rest
+
+
+@kernel
+def cut_mix(
+    first: int,
+    positions: Any,
+    partners: Any,
+    key: Any,
+    alpha: float,
+    height: int,
+    width: int,
+    pasted: bool,
+    samples: Any,
+    out: Any,
+) -> None:
+    """A box of the partner in the sample if `pasted`, otherwise both mixed by the areas that this box leaves them."""
+    size = out.shape[1]
+    pitch = size // height
+    pixel = pitch // width
+    for i in range(out.shape[0]):
+        rng = start_draws(fold(key, positions[i]))
+        top, bottom, left, right = cut_box(rng, height, width, rng.beta(alpha, alpha))
+        own, other = samples[first + i], samples[partners[i]]
+        if pasted:
+            for k in range(size):
+                out[i, k] = own[k]
+            for row in range(top, bottom):
+                for k in range(row * pitch + left * pixel, row * pitch + right * pixel):
+                    out[i, k] = other[k]
+        else:
+            rest = np.float32((bottom - top) * (right - left) / (height * width))
+            share = np.float32(1) - rest
+            for k in range(size):
+                out[i, k] = own[k] * share + other[k] * rest

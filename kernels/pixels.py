@@ -1,0 +1,160 @@
+"""Values of pixels: scaling to floats, half precision, rounding into integers, planes."""
+
+from typing import Any
+
+import numpy as np
+from numba.core import types
+from numba.extending import overload
+from numba.np.numpy_support import as_dtype
+
+from .compilation import jitable, kernel
+
+
+@kernel
+def scale_pixels(x: Any, scale: Any, bias: Any, out: Any) -> None:
+    """value * scale + bias, listed for one row of x."""
+    # Two plain indices: with a sum as index Numba looks at every element whether that is below 0, which costs the loop
+    # its vector instructions.
+    for i in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            out[i, k] = np.float32(x[i, k]) * scale[k] + bias[k]
+
+
+@kernel
+def scale_planes(x: Any, scale: Any, bias: Any, out: Any) -> None:
+    """value * scale + bias of a channel, from (height, width, channels) to (channels, height, width)."""
+    for c in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            for j in range(out.shape[2]):
+                out[c, i, j] = np.float32(x[i, j, c]) * scale[c] + bias[c]
+
+
+@kernel
+def to_bfloat16(x: Any, out: Any) -> None:
+    """float32 bits to the nearest bfloat16 bits, ties to even; NaN stays NaN."""
+    for k in range(x.shape[0]):
+        bits = x[k]
+        rounded = (
+            bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+        ) >> np.uint32(16)
+        quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
+        nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+        out[k] = np.uint16(quiet if nan else rounded)
+
+
+@kernel
+def to_float16(x: Any, out: Any) -> None:
+    """float32 bits to the nearest float16 bits, ties to even, with subnormals, infinities and NaN."""
+    for k in range(x.shape[0]):
+        bits = np.uint32(x[k])
+        sign = np.uint32((bits >> np.uint32(16)) & np.uint32(0x8000))
+        size = np.uint32(bits & np.uint32(0x7FFFFFFF))
+        if size >= np.uint32(0x47800000):
+            # Too large, infinite or NaN. 65520 rounds up to infinity below.
+            half = np.uint32(0x7E00 if size > np.uint32(0x7F800000) else 0x7C00)
+        elif size < np.uint32(0x38800000):
+            # Subnormal: in units of 2^-24.
+            shift = np.uint32(126) - (size >> np.uint32(23))
+            if shift > np.uint32(24):
+                half = np.uint32(0)
+            else:
+                mantissa = np.uint32((size & np.uint32(0x7FFFFF)) | np.uint32(0x800000))
+                half = np.uint32(mantissa >> shift)
+                rest = np.uint32(mantissa & np.uint32((np.uint32(1) << shift) - np.uint32(1)))
+                middle = np.uint32(np.uint32(1) << np.uint32(shift - np.uint32(1)))
+                if rest > middle or (rest == middle and (half & np.uint32(1)) != 0):
+                    half = np.uint32(half + np.uint32(1))
+        else:
+            half = np.uint32(
+                (
+                    size
+                    - np.uint32(0x38000000)
+                    + np.uint32(0xFFF)
+                    + ((size >> np.uint32(13)) & np.uint32(1))
+                )
+                >> np.uint32(13)
+            )
+        out[k] = np.uint16(sign | half)
+
+
+def saturate(value: Any, like: Any) -> Any:
+    """A number as the dtype of the array `like`: rounded and clipped if that is an integer or a boolean."""
+    dtype = like.dtype
+    if dtype.kind == "f":
+        return dtype.type(value)
+    rounded = np.floor(np.float64(value) + 0.5)
+    if dtype.kind == "b":
+        return dtype.type(rounded > 0)
+    limits = np.iinfo(dtype)
+    return dtype.type(max(limits.min, min(int(rounded), limits.max)))
+
+
+@overload(saturate)
+def _saturate(value, like):
+    dtype = like.dtype
+    if isinstance(dtype, types.Boolean):
+        return lambda value, like: np.floor(np.float64(value) + 0.5) > 0
+    if not isinstance(dtype, types.Integer):
+        return lambda value, like: dtype(value)
+    low, high = dtype.minval, dtype.maxval
+    if high < 1 << 53:
+        return lambda value, like: dtype(min(max(np.floor(np.float64(value) + 0.5), low), high))
+    # As a float the upper limit is one more than it, and fits no longer.
+    above = float(high)
+
+    def saturate_wide(value, like):
+        rounded = np.floor(np.float64(value) + 0.5)
+        if rounded >= above:
+            return dtype(high)
+        return dtype(max(rounded, float(low)))
+
+    return saturate_wide
+
+
+def precise(value: Any, like: Any) -> Any:
+    """A number as a float that holds every value of the array `like` exactly: float32 where that is enough."""
+    return np.float32(value) if _fits_float32(like.dtype) else np.float64(value)
+
+
+@overload(precise)
+def _precise(value, like):
+    if _fits_float32(as_dtype(like.dtype)):
+        return lambda value, like: np.float32(value)
+    return lambda value, like: np.float64(value)
+
+
+def _fits_float32(dtype: Any) -> bool:
+    return bool(np.can_cast(dtype, np.float32))
+
+
+@kernel
+def store_values(x: Any, out: Any) -> None:
+    """Floats as the dtype of `out`, rounded and clipped if that is an integer."""
+    for k in range(x.shape[0]):
+        out[k] = saturate(x[k], out)
+
+
+@jitable
+def luminance(red: Any, green: Any, blue: Any) -> Any:
+    """The grey of a colour, by ITU-R BT.601."""
+    return np.float32(0.299) * red + np.float32(0.587) * green + np.float32(0.114) * blue
+
+
+@kernel
+def resize_area(x: Any, out: Any) -> None:
+    """Every output pixel is the mean of the input area that it covers, by share; x is (height, width, channels)."""
+    height, width = x.shape[0], x.shape[1]
+    tall, wide = height / out.shape[0], width / out.shape[1]
+    for i in range(out.shape[0]):
+        top, bottom = i * tall, min((i + 1) * tall, np.float64(height))
+        for j in range(out.shape[1]):
+            left, right = j * wide, min((j + 1) * wide, np.float64(width))
+            for c in range(out.shape[2]):
+                total, area = 0.0, 0.0
+                for y in range(int(top), int(np.ceil(bottom))):
+                    down = min(y + 1.0, bottom) - max(np.float64(y), top)
+                    for z in range(int(left), int(np.ceil(right))):
+                        share = down * (min(z + 1.0, right) - max(np.float64(z), left))
+                        total += share * x[y, z, c]
+                        area += share
+                out[i, j, c] = saturate(total / area, out)

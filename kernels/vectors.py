@@ -1,0 +1,83 @@
+"""Four floats at once, where the compiler does not find it by itself.
+
+Numba runs without LLVM's straight-line vectoriser, so the channels of one pixel stay scalar in a loop over pixels:
+730 us for a 224 px image, against 250 us with these instructions [2 cores, both busy].
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, config, types
+from numba.extending import intrinsic
+
+LANES = ir.VectorType(ir.FloatType(), 4)
+
+if config.DISABLE_JIT:
+
+    def blend_pixel(
+        line: Any, near: int, far: int, share: Any, scale: Any, bias: Any, whole: bool, out: Any, place: int
+    ) -> None:  # fmt: skip
+        """Four channels between two pixels of a line, rounded if `whole`, times scale plus bias."""
+        value = line[near : near + 4] * (np.float32(1) - share) + line[far : far + 4] * share
+        if whole:
+            value = np.floor(value + np.float32(0.5))
+        out[place : place + 4] = value * scale[:4] + bias[:4]
+
+else:
+
+    @intrinsic
+    def blend_pixel(typing_context, line, near, far, share, scale, bias, whole, out, place):
+        """Four channels between two pixels of a line, rounded if `whole`, times scale plus bias."""
+        if not (out.dtype == line.dtype == scale.dtype == bias.dtype == types.float32):
+            return None
+        signature = types.void(
+            line, types.intp, types.intp, types.float32, scale, bias, types.boolean, out, types.intp
+        )
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            line, near, far, share, scale, bias, whole, out, place = arguments
+            kinds = signature.args
+
+            def address(kind: Any, array: Any, index: Any) -> Any:
+                data = context.make_array(kind)(context, builder, array).data
+                return builder.bitcast(builder.gep(data, [index]), LANES.as_pointer())
+
+            def load(kind: Any, array: Any, index: Any) -> Any:
+                lanes = builder.load(address(kind, array, index))
+                lanes.align = 4
+                return lanes
+
+            zero = ir.Constant(ir.IntType(64), 0)
+            floor = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(LANES, [LANES]), "llvm.floor.v4f32"
+            )
+            share = spread(builder, share)
+            rest = builder.fsub(constant(1.0), share)
+            value = builder.fadd(
+                builder.fmul(load(kinds[0], line, near), rest),
+                builder.fmul(load(kinds[0], line, far), share),
+            )
+            rounded = builder.call(floor, [builder.fadd(value, constant(0.5))])
+            value = builder.select(cgutils.is_true(builder, whole), rounded, value)
+            value = builder.fadd(
+                builder.fmul(value, load(kinds[4], scale, zero)), load(kinds[5], bias, zero)
+            )
+            builder.store(value, address(kinds[7], out, place)).align = 4
+            return context.get_dummy_value()
+
+        return signature, generate
+
+
+def constant(value: float) -> Any:
+    """The same number in every lane."""
+    return ir.Constant(LANES, [value] * 4)
+
+
+def spread(builder: Any, value: Any) -> Any:
+    """A scalar in every lane."""
+    undefined = ir.Constant(LANES, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(
+        first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), 4), [0] * 4)
+    )

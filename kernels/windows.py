@@ -1,0 +1,226 @@
+"""Crop, pad, flip and resize as one pass: every such op is a window onto its input, and windows compose.
+
+An op says which window of its input becomes its output: (top, height, flipped, left, width, flipped). Per axis this
+gives a table from output coordinate to input coordinate, and the table of a chain of ops is the composition of theirs.
+So a chain of any length reads each source pixel once and writes each output pixel once, whatever it does in between,
+and the values are those of doing one op after the other.
+
+Coordinates below 0 stand for the fill colour. `low`, `high` and `weight` are the two neighbours of an interpolated
+coordinate and the share of the second.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from .compilation import kernel
+from .vectors import blend_pixel
+
+FILL, REFLECT, EDGE = 0, 1, 2
+
+
+@kernel
+def border(coordinate: Any, size: Any, mode: Any) -> Any:
+    """A coordinate that may lie outside, brought inside by mirroring or clamping, or -1 for the fill colour."""
+    if 0 <= coordinate < size:
+        return coordinate
+    if mode == EDGE:
+        return 0 if coordinate < 0 else size - 1
+    if mode == REFLECT and size > 1:
+        period = 2 * (size - 1)
+        coordinate = abs(coordinate) % period
+        return period - coordinate if coordinate >= size else coordinate
+    return 0 if mode == REFLECT else -1
+
+
+@kernel
+def compose(before: Any, start: Any, extent: Any, flipped: Any, mode: Any, low: Any) -> None:
+    """The table of a window, on top of a table of whole pixels."""
+    for i in range(low.shape[0]):
+        place = border(start + (extent - 1 - i if flipped else i), before.shape[0], mode)
+        low[i] = before[place] if place >= 0 else -1
+
+
+@kernel
+def compose_blended(
+    before: Any,
+    before_high: Any,
+    before_weight: Any,
+    start: Any,
+    extent: Any,
+    flipped: Any,
+    mode: Any,
+    low: Any,
+    high: Any,
+    weight: Any,
+) -> None:
+    """The table of a window, on top of an interpolated table."""
+    for i in range(low.shape[0]):
+        place = border(start + (extent - 1 - i if flipped else i), before.shape[0], mode)
+        if place >= 0:
+            low[i] = before[place]
+            high[i] = before_high[place]
+            weight[i] = before_weight[place]
+        else:
+            low[i] = -1
+            high[i] = -1
+            weight[i] = np.float32(0)
+
+
+@kernel
+def compose_nearest(before: Any, start: Any, extent: Any, flipped: Any, low: Any) -> None:
+    """The table of a window scaled to another size without mixing pixels, on top of a table of whole pixels."""
+    size = low.shape[0]
+    for i in range(size):
+        # In whole numbers: (i + 0.5) * extent / size, rounded down.
+        place = (2 * (size - 1 - i if flipped else i) + 1) * extent // (2 * size)
+        low[i] = before[start + place]
+
+
+@kernel
+def compose_linear(
+    before: Any, start: Any, extent: Any, flipped: Any, low: Any, high: Any, weight: Any
+) -> None:
+    """The table of a window scaled to another size, pixel centres at halves, on top of a table of whole pixels."""
+    size = low.shape[0]
+    for i in range(size):
+        place = (np.float64(size - 1 - i if flipped else i) + 0.5) * (extent / size) - 0.5
+        place = min(max(place, 0.0), np.float64(extent - 1))
+        first = int(place)
+        low[i] = before[start + first]
+        # Exactly on a pixel its neighbour has no part in it: infinity times 0 would be NaN.
+        high[i] = before[start + (first + 1 if place > first else first)]
+        weight[i] = np.float32(place - first)
+
+
+@kernel
+def steady(table: Any) -> Any:
+    """The stretch (first, stop) of a table between fill that walks through neighbouring pixels to the right, if any."""
+    first, stop = 0, table.shape[0]
+    while first < stop and table[first] < 0:
+        first += 1
+    while stop > first and table[stop - 1] < 0:
+        stop -= 1
+    for i in range(first + 1, stop):
+        if table[i] != table[first] + (i - first):
+            return 0, 0
+    return first, stop
+
+
+@kernel
+def copy_window(x: Any, rows: Any, columns: Any, fill: Any, out: Any) -> None:
+    """Pixels of x at the tables' coordinates."""
+    width, channels = out.shape[1], out.shape[2]
+    first, stop = steady(columns)
+    for i in range(out.shape[0]):
+        row = rows[i]
+        if row < 0:
+            for j in range(width):
+                for c in range(channels):
+                    out[i, j, c] = fill[c]
+            continue
+        if stop > first:
+            start, size = columns[first] * channels, (stop - first) * channels
+            source = x[row].reshape(-1)[start : start + size]
+            target = out[i].reshape(-1)[first * channels : stop * channels]
+            for k in range(size):
+                target[k] = source[k]
+        for j in range(width - (stop - first)):
+            place = j if j < first else j + (stop - first)
+            column = columns[place]
+            for c in range(channels):
+                out[i, place, c] = x[row, column, c] if column >= 0 else fill[c]
+
+
+@kernel
+def scale_window(
+    x: Any, rows: Any, columns: Any, fill: Any, scale: Any, bias: Any, out: Any
+) -> None:
+    """Pixels of x at the tables' coordinates, times scale plus bias, which are repeated for every pixel of a row."""
+    width, channels = out.shape[1], out.shape[2]
+    first, stop = steady(columns)
+    for i in range(out.shape[0]):
+        row = rows[i]
+        if row < 0:
+            for j in range(width):
+                for c in range(channels):
+                    out[i, j, c] = np.float32(fill[c]) * scale[c] + bias[c]
+            continue
+        if stop > first:
+            # Flat arrays that begin where the loop does: with a sum as index Numba looks at every element whether
+            # that is below 0, and the loop does not become vector instructions.
+            start, size = columns[first] * channels, (stop - first) * channels
+            source = x[row].reshape(-1)[start : start + size]
+            target = out[i].reshape(-1)[first * channels : stop * channels]
+            for k in range(size):
+                target[k] = np.float32(source[k]) * scale[k] + bias[k]
+        for j in range(width - (stop - first)):
+            place = j if j < first else j + (stop - first)
+            column = columns[place]
+            for c in range(channels):
+                value = np.float32(x[row, column, c] if column >= 0 else fill[c])
+                out[i, place, c] = value * scale[c] + bias[c]
+
+
+@kernel
+def blend_window(
+    x: Any,
+    rows: Any,
+    rows_high: Any,
+    rows_weight: Any,
+    columns: Any,
+    columns_high: Any,
+    columns_weight: Any,
+    fill: Any,
+    scale: Any,
+    bias: Any,
+    line: Any,
+    whole: Any,
+    out: Any,
+) -> None:
+    """Pixels of x between the tables' coordinates, rounded if `whole`, times scale plus bias.
+
+    Two source rows are mixed into `line`, which stays in the nearest cache, then the pixels of that line. `line` has
+    room for four floats beyond the width of x, because four channels are read whatever their number.
+    """
+    height, width, channels = out.shape
+    left, right, inside = x.shape[1], 0, True
+    for j in range(width):
+        if columns[j] >= 0:
+            left = min(left, columns[j])
+            right = max(right, columns_high[j] + 1)
+        else:
+            inside = False
+    for i in range(height):
+        if rows[i] < 0:
+            for j in range(width):
+                for c in range(channels):
+                    out[i, j, c] = np.float32(fill[c]) * scale[c] + bias[c]
+            continue
+        start, size = left * channels, max(right - left, 0) * channels
+        upper = x[rows[i]].reshape(-1)[start : start + size]
+        lower = x[rows_high[i]].reshape(-1)[start : start + size]
+        mixed = line[start : start + size]
+        share = rows_weight[i]
+        rest = np.float32(1) - share
+        for k in range(size):
+            mixed[k] = np.float32(upper[k]) * rest + np.float32(lower[k]) * share
+        target = out[i].reshape(-1)
+        # The last pixel of a row is written channel by channel: its fourth float may belong to another sample.
+        stop = width - 1 if 3 <= channels <= 4 and inside else 0
+        for j in range(stop):
+            blend_pixel(
+                line, columns[j] * channels, columns_high[j] * channels, columns_weight[j],
+                scale, bias, whole, target, j * channels,
+            )  # fmt: skip
+        for j in range(stop, width):
+            for c in range(channels):
+                if columns[j] < 0:
+                    value = np.float32(fill[c])
+                else:
+                    near = line[columns[j] * channels + c]
+                    far = line[columns_high[j] * channels + c]
+                    value = near * (np.float32(1) - columns_weight[j]) + far * columns_weight[j]
+                    if whole:
+                        value = np.floor(value + np.float32(0.5))
+                target[j * channels + c] = value * scale[c] + bias[c]

@@ -1,0 +1,54 @@
+"""A data loader for JAX in which the per-sample work is compiled.
+
+Names are imported when they are first used: `import loaderx` alone takes no time.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .compiler.direct import pipeline as pipeline
+    from .errors import ArgumentError as ArgumentError
+    from .errors import ClosedError as ClosedError
+    from .errors import DataError as DataError
+    from .errors import LoaderxError as LoaderxError
+    from .errors import StateError as StateError
+    from .errors import TransformError as TransformError
+    from .loader import DataLoader as DataLoader
+    from .sources import Dataset as Dataset
+    from .sources import NPDataset as NPDataset
+    from .sources import Source as Source
+    from .sources import concatenate as concatenate
+    from .spec import Spec as Spec
+    from .transforms import transform as transform
+
+_HOMES = {
+    "ArgumentError": "errors",
+    "ClosedError": "errors",
+    "DataError": "errors",
+    "DataLoader": "loader",
+    "Dataset": "sources",
+    "LoaderxError": "errors",
+    "NPDataset": "sources",
+    "Source": "sources",
+    "Spec": "spec",
+    "StateError": "errors",
+    "TransformError": "errors",
+    "concatenate": "sources",
+    "pipeline": "compiler.direct",
+    "transform": "transforms",
+}
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+__version__ = "0.2.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'loaderx' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

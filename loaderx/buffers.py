@@ -1,0 +1,99 @@
+"""Memory for batches, and the one place that decides when it may be used again.
+
+A batch array is made from a small lease object through `__array_interface__`, so the lease is what every view of the
+array, every jax.Array made of it and every computation on that keeps alive. When the lease is gone nothing can see
+the memory any more, and the slab goes back to the pool.
+"""
+
+import weakref
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# JAX takes a NumPy buffer without a copy only from here on; it is also the size of a cache line.
+ALIGNMENT = 64
+# For tests: what a free slab is filled with, so that a reader of reused memory sees it at once.
+POISON: int | None = None
+
+
+class Lease:
+    """The right to a slab, for as long as this object lives."""
+
+    __slots__ = ("__array_interface__", "__weakref__", "_slab")
+
+    def __init__(self, slab: "Slab", nbytes: int) -> None:
+        # A lease may outlive its pool.
+        self._slab = slab
+        self.__array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (slab.address, False),
+            "version": 3,
+        }
+
+
+class Slab:
+    """Aligned memory."""
+
+    __slots__ = ("_memory", "address", "nbytes")
+
+    def __init__(self, nbytes: int) -> None:
+        self._memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+        start = self._memory.ctypes.data
+        self.address = start + -start % ALIGNMENT
+        self.nbytes = nbytes
+
+    def fill(self, value: int) -> None:
+        """Overwrite all of it."""
+        self._memory[:] = value
+
+
+class Return(weakref.ref[Lease]):
+    """What is heard of the end of a lease; a third of the cost of `weakref.finalize`."""
+
+    __slots__ = ("slab",)
+
+    slab: Slab
+
+
+class Pool:
+    """Slabs of one size; it keeps at most `spare` free ones and gives the others back to the system."""
+
+    def __init__(self, nbytes: int, spare: int) -> None:
+        self._nbytes = nbytes
+        self._spare = spare
+        # Leases end in whichever thread drops the last reference, also inside a garbage collection that interrupts
+        # this very class: so there is no lock to wait for, only atomic operations of the deque.
+        self._free: deque[Slab] = deque()
+        # A weak reference must itself be kept to be heard of.
+        self._out: set[Return] = set()
+
+    def lease(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """An array of that shape, which must fit into a slab; its contents are arbitrary."""
+        try:
+            slab = self._free.pop()
+        except IndexError:
+            slab = Slab(self._nbytes)
+        nbytes = dtype.itemsize
+        for size in shape:
+            nbytes *= size
+        lease = Lease(slab, nbytes)
+        ended = Return(lease, self._give_back)
+        ended.slab = slab
+        self._out.add(ended)
+        return np.asarray(lease).view(dtype).reshape(shape)
+
+    @property
+    def free(self) -> int:
+        """How many slabs wait to be used."""
+        return len(self._free)
+
+    def _give_back(self, ended: Return) -> None:
+        self._out.discard(ended)
+        slab = ended.slab
+        if POISON is not None:
+            slab.fill(POISON)
+        if len(self._free) < self._spare:
+            self._free.append(slab)

@@ -1,0 +1,1 @@
+"""Chains of transforms -> one compiled function per field, cached on disk."""

@@ -1,0 +1,279 @@
+"""The ops of one field, divided where compiled code must stop: at Python functions, and where samples are mixed."""
+
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.errors import TransformError
+from loaderx.kernels.draws import Draws
+from loaderx.kernels.random import fold
+from loaderx.spec import Spec
+from loaderx.transforms.mix import Mixer, MixTransform
+from loaderx.transforms.transform import SampleTransform
+
+from .draft import Step
+from .driver import Driver
+
+Array = NDArray[Any]
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PythonStep:
+    """A plain callable in a chain."""
+
+    function: Callable[..., Any]
+    key: int
+
+    @property
+    def name(self) -> str:
+        return name_of(self.function)
+
+
+@dataclass(frozen=True)
+class MixStep:
+    """An op that needs the whole batch; `image` is the spec of the first field of its entry at that point."""
+
+    transform: MixTransform
+    key: int
+    image: Spec
+
+
+class CompiledSegment:
+    """Ops in a row that are one compiled function."""
+
+    def __init__(self, steps: Sequence[Step], spec: Spec) -> None:
+        self.driver = Driver(steps, spec)
+        self.output = self.driver.output
+
+    def run(
+        self, positions: Positions, addresses: Positions, samples: Array | None, out: Array
+    ) -> None:
+        self.driver.run(positions, addresses, out)
+
+
+class PythonSegment:
+    """One function called per sample under the GIL: a user's callable, or any op in debug mode."""
+
+    def __init__(
+        self, name: str, call: Callable[[Array, Draws], Any], key: int, output: Spec
+    ) -> None:
+        self.name = name
+        self._call = call
+        self._key = np.uint64(key)
+        self.output = output
+
+    def run(
+        self, positions: Positions, addresses: Positions, samples: Array | None, out: Array
+    ) -> None:
+        assert samples is not None
+        for place, sample in enumerate(samples):
+            rng = Draws(fold(self._key, np.uint64(positions[place])))
+            try:
+                result = np.asarray(self._call(np.array(sample), rng))
+            except Exception as error:
+                error.add_note(f"loaderx: in transform {self.name!r}, at sample {place} of these")
+                raise
+            alike = np.can_cast(result.dtype, self.output.dtype, "same_kind")
+            if result.shape != self.output.shape or not alike:
+                raise TransformError(
+                    f"{self.name} gave {Spec(result.shape, result.dtype)} where it first gave {self.output}; "
+                    "all samples must come out alike."
+                )
+            out[place, ...] = result
+
+
+@dataclass
+class Phase:
+    """What happens to a sample without looking at others, after the mixing it begins with, if any."""
+
+    mixer: Mixer | None
+    key: np.uint64
+    segments: list[CompiledSegment | PythonSegment]
+    output: Spec
+
+
+class Chain:
+    """All ops of one field. Between two phases every sample of the batch has come through the first."""
+
+    def __init__(self, spec: Spec, first_sample: Callable[[], Array]) -> None:
+        self.input = spec
+        # What comes out of the ops so far.
+        self.output = spec
+        self.phases: list[Phase] = [Phase(None, np.uint64(0), [], spec)]
+        self.steps: list[Step | PythonStep | MixStep] = []
+        self.first_sample = first_sample
+        self._waiting: list[Step] = []
+        self._start = spec
+        self._debug = os.environ.get("LOADERX_DEBUG") == "1"
+
+    def add(self, step: Step | PythonStep | MixStep) -> None:
+        """One op more."""
+        self.steps.append(step)
+        if isinstance(step, Step):
+            output = step.transform.output(self.output)
+            if self._debug and isinstance(step.transform, SampleTransform):
+                self._append(_interpreted(step, self.output))
+            else:
+                if not self._waiting:
+                    self._start = self.output
+                self._waiting.append(step)
+                self.output = output
+        elif isinstance(step, PythonStep):
+            self.compile()
+            self._append(self._python(step, self.output))
+        else:
+            self.compile()
+            self.output = step.transform.output(self.output)
+            mixer = step.transform.mixer(step.image, self.output)
+            self.phases.append(Phase(mixer, np.uint64(step.key), [], self.output))
+
+    def compile(self) -> None:
+        """Turn the ops that wait for it into compiled code."""
+        if self._waiting:
+            steps, self._waiting = self._waiting, []
+            self._append(CompiledSegment(steps, self._start))
+
+    def _append(self, segment: "CompiledSegment | PythonSegment") -> None:
+        self.compile()
+        self.phases[-1].segments.append(segment)
+        self.phases[-1].output = self.output = segment.output
+
+    def run(
+        self,
+        phase: int,
+        place: int,
+        batch: int,
+        positions: Positions,
+        addresses: Positions,
+        samples: Array | None,
+        out: Array,
+    ) -> None:
+        """Take samples through a phase into `out`.
+
+        In phase 0 `samples` are these samples if they lie in an array, and None if only their addresses are known. In
+        a later phase they are all samples of the batch, of which out[0] is at `place`. The position of its first
+        sample is what a `batch` is known by.
+        """
+        current = self.phases[phase]
+        count = len(positions)
+        if current.mixer is None and not current.segments:
+            assert samples is not None
+            out[...] = samples
+        if current.mixer is not None:
+            assert samples is not None
+            mixed = self.phases[phase - 1].output
+            target = np.empty((count, *mixed.shape), mixed.dtype) if current.segments else out
+            whole, flat = samples.reshape(len(samples), -1), target.reshape(count, -1)
+            partners = partners_of(place, count, len(samples), current.key, batch)
+            current.mixer(place, positions, partners, current.key, whole, flat)
+            samples, addresses = target, addresses_of(target)
+        for segment in current.segments:
+            last = segment is current.segments[-1]
+            spec = segment.output
+            target = out if last else np.empty((count, *spec.shape), spec.dtype)
+            segment.run(positions, addresses, samples, target)
+            samples, addresses = target, addresses_of(target)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether no op runs in Python."""
+        return not any(
+            isinstance(segment, PythonSegment)
+            for phase in self.phases
+            for segment in phase.segments
+        )
+
+    @property
+    def needs_samples(self) -> bool:
+        """Whether the first op reads samples from an array, not by their addresses."""
+        segments = self.phases[0].segments
+        return bool(segments) and isinstance(segments[0], PythonSegment)
+
+    def _python(self, step: PythonStep, spec: Spec) -> PythonSegment:
+        takes_rng = _takes_rng(step.function)
+
+        def call(x: Array, rng: Draws) -> Any:
+            return step.function(x, rng) if takes_rng else step.function(x)
+
+        answer = call(self._sample_so_far(spec), Draws(0))
+        result = np.asarray(answer)
+        if result.dtype.hasobject:
+            raise TransformError(
+                f"{step.name!r} returned {answer!r}; it must return the sample, as an array."
+            )
+        return PythonSegment(step.name, call, step.key, Spec(result.shape, result.dtype))
+
+    def _sample_so_far(self, spec: Spec) -> Array:
+        """The first row of the data, taken through the ops so far; zeros behind an op that mixes samples."""
+        if len(self.phases) > 1:
+            return np.zeros(spec.shape, spec.dtype)
+        rows = np.ascontiguousarray(np.asarray(self.first_sample())[None])
+        nothing = np.zeros(1, np.int64)
+        for segment in self.phases[0].segments:
+            out = np.empty((1, *segment.output.shape), segment.output.dtype)
+            segment.run(nothing, addresses_of(rows), rows, out)
+            rows = out
+        sample: Array = rows[0]
+        return sample
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """How messages call a plain callable."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _takes_rng(function: Callable[..., Any]) -> bool:
+    """Whether a callable wants two arguments: one named rng, or one that it cannot do without."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # written in C
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    second = parameters[1] if len(parameters) > 1 else None
+    return (
+        second is not None
+        and second.kind in positional
+        and (second.name == "rng" or second.default is inspect.Parameter.empty)
+    )
+
+
+def _interpreted(step: Step, spec: Spec) -> PythonSegment:
+    """An op of compiled code as plain Python, with NumPy's checks of every index."""
+    op = step.transform
+    assert isinstance(op, SampleTransform)
+    output = op.output(spec)
+    # As NumPy scalars: see Draws.
+    parameters = [
+        value if isinstance(value, np.ndarray | bool) else np.asarray(value)[()]
+        for value in op.parameters(spec).values()
+    ]
+
+    def call(x: Array, rng: Draws) -> Array:
+        x = np.atleast_1d(x)
+        out = x if op.in_place else np.empty(output.shape or (1,), output.dtype)
+        given = [x] if op.in_place else [x, out]
+        op.function(*given, *([rng] if op.takes_rng else []), *parameters)
+        return out.reshape(output.shape)
+
+    return PythonSegment(op.name, call, step.key, output)
+
+
+def partners_of(place: int, count: int, size: int, key: np.uint64, batch: int) -> Positions:
+    """With whom the samples from `place` are mixed: one random step further around the batch, the same for all."""
+    if size == 1:
+        return np.zeros(count, np.int64)
+    # Compiled code gives Python's integers, and takes those beyond 63 bits only as uint64.
+    step = Draws(fold(np.uint64(fold(key, np.uint64(0))), np.uint64(batch))).integers(1, size)
+    return (np.arange(place, place + count, dtype=np.int64) + step) % size
+
+
+def addresses_of(samples: Array) -> Positions:
+    """The address of every sample of a C-contiguous array."""
+    pitch = samples.strides[0] if len(samples) else 0
+    return samples.ctypes.data + np.arange(len(samples), dtype=np.int64) * pitch

@@ -1,0 +1,127 @@
+"""The chain of every field as a table: what each op does to a sample, how long it takes, and whether it is compiled."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.spec import Spec
+
+from .chain import Chain, CompiledSegment, MixStep, PythonStep, addresses_of
+from .draft import Step
+
+SAMPLES = 64
+REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Row:
+    """One op."""
+
+    field: str
+    op: str
+    given: Spec
+    result: Spec
+    nanoseconds: float
+    how: str
+
+    def cells(self) -> tuple[str, ...]:
+        return (
+            self.field,
+            self.op,
+            str(self.given),
+            str(self.result),
+            f"{self.result.nbytes:,}",
+            f"{self.nanoseconds:,.0f}",
+            self.how,
+        )
+
+
+HEAD = ("field", "op", "in", "out", "bytes/sample", "ns/sample", "how")
+
+
+def explain(found: Mapping[str, Chain]) -> str:
+    """A text table of the ops of every field, each measured on its own."""
+    rows = [row for name, chain in found.items() for row in _rows(name, chain)]
+    lines = [HEAD, *(row.cells() for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
+    right = {4, 5}
+    text = []
+    for number, line in enumerate(lines):
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        text.append("  ".join(cells).rstrip())
+        if number == 0:
+            text.append("  ".join("-" * width for width in widths))
+    for name, chain in found.items():
+        whole, _ = _measure(chain, _samples(chain))
+        text.append(
+            f"{name}: the whole chain takes {whole:,.0f} ns/sample in one thread{_state(chain)}"
+        )
+    return "\n".join(text)
+
+
+def _rows(name: str, chain: Chain) -> list[Row]:
+    rows = []
+    spec, samples = chain.input, _samples(chain)
+    for step in chain.steps:
+        alone = Chain(spec, samples[0].copy)
+        alone.add(step)
+        alone.compile()
+        how = "Python" if isinstance(step, PythonStep) or _interpreted(alone) else "compiled"
+        nanoseconds, samples = _measure(alone, samples)
+        rows.append(Row(name, _name(step), spec, alone.output, nanoseconds, how))
+        spec = alone.output
+    return rows
+
+
+def _name(step: Step | PythonStep | MixStep) -> str:
+    return step.name if isinstance(step, PythonStep) else step.transform.name
+
+
+def _segments(chain: Chain) -> Sequence[Any]:
+    return [segment for phase in chain.phases for segment in phase.segments]
+
+
+def _interpreted(chain: Chain) -> bool:
+    return any(not isinstance(segment, CompiledSegment) for segment in _segments(chain))
+
+
+def _state(chain: Chain) -> str:
+    drivers = [
+        segment.driver for segment in _segments(chain) if isinstance(segment, CompiledSegment)
+    ]
+    if not drivers:
+        return ""
+    return ", loaded from the cache" if all(d.cached for d in drivers) else ", compiled now"
+
+
+def _samples(chain: Chain) -> NDArray[Any]:
+    """The first row of the data, many times: made-up values might be some that an op refuses."""
+    first = np.asarray(chain.first_sample())
+    return np.ascontiguousarray(np.broadcast_to(first, (SAMPLES, *first.shape)))
+
+
+def _measure(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+    """Nanoseconds per sample in one thread, and what becomes of the samples."""
+    positions = np.arange(SAMPLES, dtype=np.int64)
+    best = float("inf")
+    for _ in range(REPEATS):
+        rows = samples
+        seconds = 0.0
+        for phase, step in enumerate(chain.phases):
+            if phase == 0 and not step.segments:
+                continue
+            out = np.zeros((SAMPLES, *step.output.shape), step.output.dtype)
+            addresses = addresses_of(rows)
+            began = time.perf_counter()
+            chain.run(phase, 0, 0, positions, addresses, rows, out)
+            seconds += time.perf_counter() - began
+            rows = out
+        best = min(best, seconds)
+    return best / SAMPLES * 1e9, rows

@@ -1,0 +1,181 @@
+"""One walk through the stream: prefetching, its exact position, its statistics."""
+
+import time
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from .errors import ClosedError, StateError
+from .prefetch import Crew, Job
+from .recipe import Recipe
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What an iterator did so far."""
+
+    batches: int
+    waiting_seconds: float
+    building_seconds: float
+    total_seconds: float
+    bytes: int
+
+    @property
+    def waiting_share(self) -> float:
+        """Which part of its time the consumer waited for data."""
+        return self.waiting_seconds / self.total_seconds if self.total_seconds else 0.0
+
+    @property
+    def bottleneck(self) -> Literal["loader", "consumer", "unknown"]:
+        """Who made the other one wait."""
+        if self.batches == 0:
+            return "unknown"
+        return "loader" if self.waiting_share > 0.1 else "consumer"
+
+
+class LoaderIterator:
+    """Batches in order, built ahead by threads of its own. Made by `iter(loader)`."""
+
+    def __init__(self, recipe: Recipe, prefetch: int, workers: int) -> None:
+        self._recipe = recipe
+        self._prefetch = prefetch
+        # What was consumed: (position of the next sample, number of batches). Replaced as a whole.
+        self._consumed = (0, 0)
+        # Batches under way, the next one first. Not to be trusted while a call of `next` is at work on it, or was when
+        # an interrupt ended it: then all of it begins again at what was consumed.
+        self._pending: deque[Job] = deque()
+        self._unsettled = False
+        self._batches = 0
+        self._waiting = 0.0
+        self._building = 0.0
+        self._bytes = 0
+        self._began: float | None = None
+        self._crew = Crew(workers)
+        self._finalizer = weakref.finalize(self, self._crew.dismiss)
+        self._finalizer.atexit = False
+
+    @property
+    def step(self) -> int:
+        """How many batches of the stream were taken, also before a restore: the step of the next one."""
+        return self._consumed[1]
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next sample."""
+        return self._consumed[0] // self._recipe.order.rows
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        self._check_open()
+        began = time.perf_counter()
+        if self._began is None:
+            self._began = began
+        if self._unsettled:
+            self._cancel()
+            self._pending = deque()
+        self._unsettled = True
+        self._schedule()
+        if not self._pending:
+            self._unsettled = False
+            raise StopIteration
+        job = self._pending[0]
+        job.wait()
+        # Closed by another thread while this one waited.
+        self._check_open()
+        if job.error is not None:
+            # What was consumed is as before, so the next call tries the same batch again.
+            if isinstance(job.error, StopIteration):
+                # Would end the consumer's loop as if the data were at its end.
+                raise RuntimeError(f"step {job.step} raised StopIteration") from job.error
+            raise job.error
+        self._pending.popleft()
+        self._schedule(job)
+        self._batches += 1
+        self._bytes += job.nbytes
+        self._building += job.seconds
+        self._waiting += time.perf_counter() - began
+        batch = job.batch
+        consumed = (job.span.following, job.step + 1)
+        # From here on nothing is called, and so nothing can interrupt.
+        self._consumed = consumed
+        self._unsettled = False
+        return batch
+
+    def _check_open(self) -> None:
+        if self._crew.closed:
+            raise ClosedError("this iterator was closed; `iter(loader)` makes a new one.")
+
+    def _schedule(self, last: Job | None = None) -> None:
+        """Have as many batches under way as are to be kept ready, behind `last` if there are none."""
+        while len(self._pending) < self._prefetch:
+            last = self._pending[-1] if self._pending else last
+            position, step = (
+                self._consumed if last is None else (last.span.following, last.step + 1)
+            )
+            span = self._recipe.order.span(position)
+            if span is None:
+                return
+            job = Job(self._recipe, self._crew, step, span)
+            self._pending.append(job)
+            self._crew.tasks.put(job.start)
+
+    def _cancel(self) -> None:
+        for job in tuple(self._pending):
+            job.cancelled = True
+
+    def get_state(self) -> dict[str, Any]:
+        """What was consumed, as a small dict that JSON can hold."""
+        order = self._recipe.order
+        position, step = self._consumed
+        return {
+            "version": VERSION,
+            "position": position,
+            "step": step,
+            "rows": order.rows,
+            "seed": order.seed,
+            "shuffle": order.shuffle,
+        }
+
+    def set_state(self, state: Any) -> None:
+        """Go on where the iterator was that gave this state."""
+        self._check_open()
+        own = self.get_state()
+        if not isinstance(state, Mapping) or state.keys() != own.keys():
+            raise StateError(f"`state` (={state!r}) must be what `get_state()` gave: {list(own)}.")
+        for name in ("version", "rows", "seed", "shuffle"):
+            if state[name] != own[name]:
+                raise StateError(
+                    f"`state` belongs to another stream: its {name} is {state[name]}, this loader's "
+                    f"is {own[name]}."
+                )
+        position, step = state["position"], state["step"]
+        if not all(type(number) is int and number >= 0 for number in (position, step)):
+            raise StateError(
+                f"`state` has position {position!r} and step {step!r}; both must be integers of at least 0."
+            )
+        consumed = (position, step)
+        self._unsettled = True
+        self._consumed = consumed
+
+    def stats(self) -> Stats:
+        """Batches, seconds and bytes so far, and who waits for whom."""
+        total = 0.0 if self._began is None else time.perf_counter() - self._began
+        return Stats(self._batches, self._waiting, self._building, total, self._bytes)
+
+    def close(self) -> None:
+        """End the threads. Batches that were handed out stay valid."""
+        self._crew.dismiss()
+        self._cancel()
+        self._crew.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

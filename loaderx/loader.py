@@ -1,0 +1,258 @@
+"""`DataLoader`: what a user asks for, checked, and turned into a recipe for batches."""
+
+import functools
+import operator
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .assembly import Field, Group, Pipeline
+from .buffers import Pool
+from .compiler.entries import chains
+from .compiler.explain import explain
+from .device import JaxHandOff
+from .errors import ArgumentError
+from .iterator import LoaderIterator
+from .order import Order, Remainder, Span
+from .recipe import MASK, Recipe, with_mask
+from .sources import RecordSource, Source, as_source
+from .sources.source import RowSpec, check_lengths, specs_of
+from .spec import Spec
+
+if TYPE_CHECKING:
+    from jax.sharding import Sharding
+
+
+class DataLoader:
+    """Batches of rows: endless, shuffled anew in every epoch, the same for the same seed, resumable at any step.
+
+    dataset     a source, an array, or a dict or tuple of these; batches have the same structure
+    labelset    with it, batches are {"data": rows of dataset, "label": rows of labelset}
+    num_epochs  None goes on for ever
+    remainder   what happens where an epoch does not divide into batches: "straddle" (the default of an endless
+                loader), "keep" (of a finite one), "drop", or "pad", which adds a boolean field "mask"
+    transforms  {"image": [ops]}: compiled, sample by sample; a bare list goes to the only or the "data" field
+    transform   called with each finished batch of NumPy arrays, in the background; gives the batch to deliver
+    prefetch    how many batches are kept ready
+    workers     how many threads build them; None is one per core
+    output      "jax" or "numpy"
+    sharding    how the batch is laid out over the devices of this process
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        labelset: Any = None,
+        *,
+        batch_size: int = 256,
+        shuffle: bool = True,
+        seed: int = 0,
+        num_epochs: int | None = None,
+        remainder: Remainder | None = None,
+        transforms: Any = None,
+        transform: Callable[[Any], Any] | None = None,
+        prefetch: int = 2,
+        workers: int | None = None,
+        output: Literal["jax", "numpy"] = "jax",
+        sharding: "Sharding | None" = None,
+    ) -> None:
+        self._prefetch = _count("prefetch", prefetch)
+        self._workers = _count("workers", _cores() if workers is None else workers)
+        if output not in ("jax", "numpy"):
+            raise ArgumentError(f'`output` (={output!r}) must be "jax" or "numpy".')
+        if sharding is not None and output != "jax":
+            raise ArgumentError('`sharding` needs output="jax".')
+        if transform is not None and not callable(transform):
+            raise ArgumentError(f"`transform` (={transform!r}) must be callable.")
+        if not isinstance(shuffle, bool | np.bool_):
+            raise ArgumentError(f"`shuffle` (={shuffle!r}) must be True or False.")
+        if num_epochs is not None:
+            num_epochs = _count("num_epochs", num_epochs)
+        seed = _integer("seed", seed)
+        if not 0 <= seed < 1 << 64:
+            raise ArgumentError(f"`seed` (={seed}) must be from 0 to 2**64 - 1.")
+
+        structure, named = _fields(dataset, labelset)
+        order = Order(
+            rows=len(next(iter(named.values()))),
+            batch_size=_count("batch_size", batch_size),
+            shuffle=bool(shuffle),
+            seed=seed,
+            epochs=num_epochs,
+            remainder=_default_remainder(num_epochs) if remainder is None else remainder,
+        )
+        padded = order.remainder == "pad"
+        if padded and isinstance(structure, dict) and MASK in structure:
+            raise ArgumentError(f'remainder="pad" adds a field {MASK!r}, and `dataset` has one.')
+        device = JaxHandOff(sharding) if output == "jax" else None
+        groups = _groups(named, device, transforms, seed)
+        # Free slabs at most: as many as are built ahead, and the one that the consumer just gave back.
+        spare = self._prefetch + 1
+        pipeline = Pipeline(groups, order, self._workers, spare)
+        if device is not None:
+            _check_sharding(device, pipeline, order)
+        self._recipe = Recipe(
+            order=order,
+            pipeline=pipeline,
+            structure=with_mask(structure) if padded else structure,
+            hook=transform,
+            device=device,
+            mask_pool=Pool(order.batch_size, spare) if padded else None,
+        )
+
+    def __iter__(self) -> LoaderIterator:
+        """A new walk from the start; several may run side by side."""
+        return LoaderIterator(self._recipe, self._prefetch, self._workers)
+
+    def __len__(self) -> int:
+        """The number of batches of a finite loader."""
+        steps = self._recipe.order.steps
+        if steps is None:
+            raise TypeError("an endless loader has no length; give it `num_epochs`.")
+        return steps
+
+    def batch(self, step: int) -> Any:
+        """Batch `step` of the stream, built now in this thread."""
+        try:
+            return self._recipe.build(_integer("step", step), self._span(step))
+        except StopIteration as error:
+            # Would end a caller's `map` or generator as if the data were at its end.
+            raise RuntimeError(f"step {step} raised StopIteration") from error
+
+    def indices(self, step: int) -> NDArray[np.int64]:
+        """The rows that make up batch `step`."""
+        order = self._recipe.order
+        return order.rows_of(self._span(step))
+
+    def explain(self) -> str:
+        """A table of the transforms: what each does to a sample and how long it takes, measured now."""
+        fields = self._recipe.pipeline.fields
+        return explain({field.name: field.chain for field in fields if field.chain is not None})
+
+    def _span(self, step: int) -> Span:
+        order = self._recipe.order
+        step = _integer("step", step)
+        if step < 0:
+            raise ArgumentError(f"`step` (={step}) must not be negative.")
+        position = order.position_of(step)
+        if position + order.batch_size >= 1 << 63:
+            raise IndexError(f"`step` (={step}) is beyond the 2**63 samples of a stream.")
+        span = order.span(position)
+        if span is None:
+            raise IndexError(f"`step` (={step}) is beyond the {order.steps} steps of this loader.")
+        return span
+
+    def __repr__(self) -> str:
+        order = self._recipe.order
+        fields = ", ".join(f"{field.name}: {field.spec}" for field in self._recipe.pipeline.fields)
+        length = "endless" if order.steps is None else f"{order.steps} steps"
+        return (
+            f"DataLoader({order.rows} rows of {{{fields}}}, batch_size={order.batch_size}, {length}, "
+            f"shuffle={order.shuffle}, seed={order.seed}, remainder={order.remainder!r})"
+        )
+
+
+def _fields(dataset: Any, labelset: Any) -> tuple[RowSpec, dict[str, Source]]:
+    """The structure of a row, and the sources that fill it."""
+    if labelset is not None:
+        dataset = {"data": dataset, "label": labelset}
+    if isinstance(dataset, Mapping):
+        for name, value in dataset.items():
+            if isinstance(value, Mapping):
+                raise ArgumentError(
+                    f"field {name!r} is a dict (of {list(value)}). Pass its fields one by one."
+                )
+        record = RecordSource({str(name): as_source(value) for name, value in dataset.items()})
+        return record.spec, record.fields
+    if isinstance(dataset, tuple):
+        named = {str(number): as_source(value) for number, value in enumerate(dataset)}
+        check_lengths(named)
+        return tuple(RecordSource(named).spec.values()), named
+    source = as_source(dataset)
+    if isinstance(source, RecordSource):
+        return source.spec, source.fields
+    return source.spec, {"data": source}
+
+
+def _groups(
+    named: Mapping[str, Source], device: JaxHandOff | None, transforms: Any, seed: int
+) -> list[Group]:
+    """Every source with the fields it fills, and what is done to them."""
+    members = {name: _names(name, source) for name, source in named.items()}
+    raw = {
+        field: (spec, functools.partial(_first, source, number))
+        for name, source in named.items()
+        for number, (field, spec) in enumerate(
+            zip(members[name], specs_of(source.spec), strict=True)
+        )
+    }
+    found = {} if transforms is None else chains(transforms, raw, seed)
+    groups = []
+    for name, source in named.items():
+        fields = []
+        for field in members[name]:
+            spec = raw[field][0]
+            chain = found.get(field)
+            final = spec if chain is None else chain.output
+            dtype = final.dtype if device is None else device.dtype(field, final.dtype)
+            fields.append(Field(field, Spec(final.shape, dtype), spec, chain))
+        groups.append(Group(source, tuple(fields)))
+    return groups
+
+
+def _names(name: str, source: Source) -> list[str]:
+    if isinstance(source.spec, Spec):
+        return [name]
+    if isinstance(source.spec, dict):
+        return list(source.spec)
+    return [str(number) for number in range(len(source.spec))]
+
+
+def _first(source: Source, number: int) -> NDArray[Any]:
+    """The field `number` of row 0."""
+    row = source[0]
+    if isinstance(source.spec, Spec):
+        return np.asarray(row)
+    return np.asarray(list(row.values())[number] if isinstance(row, dict) else row[number])
+
+
+def _check_sharding(device: JaxHandOff, pipeline: Pipeline, order: Order) -> None:
+    for field in pipeline.fields:
+        device.check_batch(field.name, field.spec, order.batch_size)
+        rest = order.rows % order.batch_size
+        if order.remainder == "straddle":
+            rest = 0 if order.end is None else order.end % order.batch_size
+        if order.remainder in ("keep", "straddle") and rest:
+            try:
+                device.check_batch(field.name, field.spec, rest)
+            except ArgumentError as error:
+                raise ArgumentError(f'{error} Use remainder="pad" or "drop".') from error
+
+
+def _default_remainder(num_epochs: int | None) -> Remainder:
+    return "straddle" if num_epochs is None else "keep"
+
+
+def _integer(name: str, value: Any) -> int:
+    if isinstance(value, bool | np.bool_):
+        raise ArgumentError(f"`{name}` (={value!r}) must be an integer.")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentError(f"`{name}` (={value!r}) must be an integer.") from None
+
+
+def _count(name: str, value: Any) -> int:
+    number = _integer(name, value)
+    if number < 1:
+        raise ArgumentError(f"`{name}` (={number}) must be at least 1.")
+    return number
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

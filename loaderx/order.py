@@ -1,0 +1,136 @@
+"""Which rows make up a batch: position in the stream -> positions and rows of that batch, by arithmetic alone.
+
+The stream is one epoch after another, each a new permutation of all rows; position p is row p % rows of epoch
+p // rows. Everything follows from the position of a batch's first sample, so there is nothing to keep but that.
+"""
+
+import functools
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import ArgumentError
+from .kernels.random import ORDER
+from .shuffle import Permutation, derive
+
+Remainder: TypeAlias = Literal["straddle", "keep", "drop", "pad"]
+REMAINDERS = ("straddle", "keep", "drop", "pad")
+
+
+@dataclass(frozen=True)
+class Span:
+    """One batch: `valid` samples from `position`, filled up to `size`; the next batch begins at `following`."""
+
+    position: int
+    valid: int
+    size: int
+    following: int
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of a stream of `rows` rows in batches of `batch_size`.
+
+    What happens where an epoch does not divide into batches:
+
+    straddle  batches go over the end of an epoch; only the very last one of a finite stream may be short
+    keep      the last batch of each epoch is short
+    drop      the last rows of each epoch are left out when they do not fill a batch
+    pad       the last batch of each epoch is filled with rows from the start of that epoch, marked in a mask
+    """
+
+    rows: int
+    batch_size: int
+    shuffle: bool
+    seed: int
+    epochs: int | None
+    remainder: Remainder
+
+    def __post_init__(self) -> None:
+        if self.remainder not in REMAINDERS:
+            raise ArgumentError(
+                f"`remainder` (={self.remainder!r}) must be one of {', '.join(map(repr, REMAINDERS))}."
+            )
+        if self.remainder == "drop" and self.batch_size > self.rows:
+            raise ArgumentError(
+                f"`batch_size` (={self.batch_size}) must not exceed the {self.rows} rows with "
+                'remainder="drop": every batch would be dropped.'
+            )
+
+    @property
+    def end(self) -> int | None:
+        """The position after the last sample; None while endless."""
+        return None if self.epochs is None else self.epochs * self.rows
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches that begin in one epoch; without meaning for "straddle"."""
+        whole, rest = divmod(self.rows, self.batch_size)
+        return whole + (rest > 0 and self.remainder != "drop")
+
+    @property
+    def steps(self) -> int | None:
+        """Batches in the stream; None while endless."""
+        if self.epochs is None:
+            return None
+        if self.remainder == "straddle":
+            return -(-self.epochs * self.rows // self.batch_size)
+        return self.epochs * self.steps_per_epoch
+
+    def position_of(self, step: int) -> int:
+        """Where batch `step` begins."""
+        if self.remainder == "straddle":
+            return step * self.batch_size
+        epoch, step_in_epoch = divmod(step, self.steps_per_epoch)
+        return epoch * self.rows + step_in_epoch * self.batch_size
+
+    def span(self, position: int) -> Span | None:
+        """The batch that begins at `position`, or None at the end of the stream."""
+        size = self.batch_size
+        left = self.rows - position % self.rows
+        if self.remainder == "drop" and left < size:
+            position += left
+            left = self.rows
+        if self.end is not None and position >= self.end:
+            return None
+        if self.remainder == "straddle":
+            valid = size if self.end is None else min(size, self.end - position)
+            return Span(position, valid, valid, position + valid)
+        valid = min(size, left)
+        following = position + valid
+        if self.remainder == "drop" and left - valid < size:
+            following = position + left
+        return Span(position, valid, size if self.remainder == "pad" else valid, following)
+
+    def positions(self, span: Span) -> NDArray[np.int64]:
+        """The stream position of every sample of a batch; padding repeats positions of the same epoch."""
+        if span.size == span.valid:
+            return np.arange(span.position, span.position + span.size, dtype=np.int64)
+        offset = span.position % self.rows
+        places = np.arange(offset, offset + span.size, dtype=np.int64) % self.rows
+        return places + (span.position - offset)
+
+    def rows_of(self, span: Span) -> NDArray[np.int64]:
+        """The row of every sample of a batch."""
+        places = self.positions(span) % self.rows
+        if not self.shuffle:
+            return places
+        epoch = span.position // self.rows
+        # All but "straddle" stay within one epoch.
+        if span.position + span.valid <= (epoch + 1) * self.rows:
+            return epoch_permutation(self.rows, self.seed, epoch).at(places)
+        out = np.empty_like(places)
+        start = 0
+        while start < span.size:
+            stop = min(span.size, (epoch + 1) * self.rows - span.position)
+            out[start:stop] = epoch_permutation(self.rows, self.seed, epoch).at(places[start:stop])
+            start, epoch = stop, epoch + 1
+        return out
+
+
+@functools.lru_cache(maxsize=32)
+def epoch_permutation(rows: int, seed: int, epoch: int) -> Permutation:
+    """The permutation of one epoch: (seed, epoch) -> key, so no two epochs of any two seeds are related."""
+    return Permutation(rows, derive(seed, ORDER, epoch))

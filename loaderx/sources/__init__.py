@@ -1,0 +1,10 @@
+"""Where rows come from: mapped files, arrays in memory, any Python object, and views of these."""
+
+from .adapter import as_source as as_source
+from .array import NPDataset as NPDataset
+from .folder import Dataset as Dataset
+from .object import ObjectSource as ObjectSource
+from .source import LocatedSource as LocatedSource
+from .source import RecordSource as RecordSource
+from .source import Source as Source
+from .views import concatenate as concatenate

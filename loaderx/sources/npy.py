@@ -1,0 +1,73 @@
+"""Opening and checking a .npy file."""
+
+import math
+import mmap
+import os
+import tokenize
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.errors import DataError
+from loaderx.spec import check_dtype
+
+
+class MappedFile:
+    """A .npy file, mapped read-only, and its size when it was opened.
+
+    A mapping survives that the file is renamed, replaced or deleted. It does not survive that the file is truncated:
+    touching the missing part is a SIGBUS, which ends the process. So the size is looked at again before every read.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if self.path.is_dir():
+            raise DataError(f"{path} is a folder, not a .npy file.")
+        with self.path.open("rb") as file:
+            self._bytes = os.fstat(file.fileno()).st_size
+            if self._bytes == 0:
+                raise DataError(f"{path} is empty, not a .npy file.")
+            shape, order, dtype = read_header(file, self.path)
+            offset = file.tell()
+            # It keeps the file open, also when the path names another one by then.
+            self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        needed = offset + math.prod(shape) * dtype.itemsize
+        if self._bytes < needed:
+            raise DataError(
+                f"{path} is truncated: its header promises {needed} bytes, it has {self._bytes}."
+            )
+        self.array: NDArray[Any] = np.ndarray(shape, dtype, self._mapping, offset, order=order)
+
+    def check(self) -> None:
+        """Raise if the file shrank since it was opened."""
+        size = self._mapping.size()
+        if size < self._bytes:
+            raise DataError(
+                f"{self.path} shrank from {self._bytes} to {size} bytes while it was mapped; "
+                "write a new file and rename it over the old one instead."
+            )
+
+
+def read_header(
+    file: BinaryIO, path: Path
+) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:
+    """Shape, memory order and dtype; the file is then at the first byte of the data."""
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in ((1, 0), (2, 0), (3, 0)):
+            raise ValueError(f"version {version} of the format is unknown")
+        # The public readers stop at version 2.0, which differs from 3.0 only in the encoding of field names.
+        first = version == (1, 0)
+        reader = (
+            np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+        )
+        shape, fortran_order, dtype = reader(file)
+        if any(isinstance(length, bool) or length < 0 for length in shape):
+            raise ValueError(f"shape {shape} is not one of an array")
+    # What NumPy's reader of damaged headers raises besides ValueError.
+    except (ValueError, SyntaxError, tokenize.TokenError, RecursionError) as error:
+        raise DataError(f"{path} is not a .npy file: {error}") from error
+    check_dtype(dtype, str(path))
+    return shape, "F" if fortran_order else "C", dtype

@@ -1,0 +1,238 @@
+"""What every source can do: length, NumPy indexing, subsets, splits, concatenation."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.errors import ArgumentError, DataError
+from loaderx.kernels.gather import collect_rows, copy_rows, narrow_floats, narrow_integers
+from loaderx.spec import Spec
+
+from .layout import Layout
+
+Rows: TypeAlias = NDArray[np.int64]
+Array: TypeAlias = NDArray[Any]
+# The spec of a source has the structure of its rows.
+RowSpec: TypeAlias = Spec | dict[str, Spec] | tuple[Spec, ...]
+
+
+class Source(ABC):
+    """Rows by number."""
+
+    # Otherwise NumPy would take `source + array` for a sum of numbers.
+    __array_ufunc__ = None
+
+    @property
+    @abstractmethod
+    def spec(self) -> RowSpec:
+        """Shape and dtype of one row, or of each of its fields."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def read(self, rows: Rows, out: Sequence[Array]) -> None:
+        """Fill out[field][i] with the field of row rows[i]; `out` may be narrower than the rows."""
+
+    def __getitem__(self, key: Any) -> Any:
+        """Copies of rows: `[i]`, `[start:stop:step]`, `[array of rows]` or `[array of bool]`."""
+        single, rows = resolve_rows(key, len(self))
+        out = [np.empty((len(rows), *spec.shape), spec.dtype) for spec in specs_of(self.spec)]
+        self.read(rows, out)
+        return assemble(self.spec, [array[0] for array in out] if single else out)
+
+    def select(self, rows: Any) -> "Source":
+        """The given rows as a source: a slice, a range, row numbers or a boolean mask. Nothing is read."""
+        from .views import select
+
+        return select(self, rows)
+
+    def split(self, fraction: float, *, seed: int = 0) -> tuple["Source", "Source"]:
+        """Two sources that share no row: a random `fraction` of the rows, and the others.
+
+        Sources of the same length are split alike by the same seed.
+        """
+        from .views import split
+
+        return split(self, fraction, seed)
+
+    def __add__(self, other: "Source") -> "Source":
+        from .views import concatenate
+
+        if not isinstance(other, Source):
+            return NotImplemented
+        return concatenate([self, other])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} rows of {describe(self.spec)})"
+
+
+class LocatedSource(Source):
+    """Rows that lie somewhere in memory, so that compiled code can fetch them."""
+
+    @property
+    @abstractmethod
+    def spec(self) -> Spec: ...
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """How the elements of a row lie behind its address."""
+
+    @abstractmethod
+    def locate(self, rows: Rows, out: NDArray[np.int64]) -> None:
+        """The address of every row."""
+
+    def read(self, rows: Rows, out: Sequence[Array]) -> None:
+        addresses = np.empty(len(rows), np.int64)
+        self.locate(rows, addresses)
+        gather(self.spec, self.layout, rows, addresses, out[0])
+
+
+class RecordSource(Source):
+    """Several sources of one length side by side, as the fields of one row."""
+
+    def __init__(self, fields: Mapping[str, Source]) -> None:
+        self.fields = dict(fields)
+        for name, source in self.fields.items():
+            if not isinstance(source.spec, Spec):
+                raise ArgumentError(
+                    f"field {name!r} is a source with fields of its own ({source!r}). Pass those "
+                    "fields one by one."
+                )
+        check_lengths(self.fields)
+
+    @property
+    def spec(self) -> dict[str, Spec]:
+        return {name: source.spec for name, source in self.fields.items()}  # type: ignore[misc]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.fields.values())))
+
+    def read(self, rows: Rows, out: Sequence[Array]) -> None:
+        for source, array in zip(self.fields.values(), out, strict=True):
+            source.read(rows, [array])
+
+
+def gather(
+    spec: Spec, layout: Layout, rows: Rows, addresses: NDArray[np.int64], out: Array
+) -> None:
+    """Rows at addresses into a C-contiguous `out` of the row's dtype or the narrower one."""
+    flat = out.reshape(len(rows), spec.size)
+    if layout.offsets is not None:
+        # Strided or byte-swapped rows: first side by side in native order, then as any others.
+        if out.dtype == spec.dtype:
+            collect_rows(addresses, layout.offsets, layout.unit, layout.swap, as_bytes(flat))
+            return
+        collected = np.empty((len(rows), spec.size), spec.dtype)
+        collect_rows(addresses, layout.offsets, layout.unit, layout.swap, as_bytes(collected))
+        store(collected, rows, out)
+    elif out.dtype == spec.dtype:
+        copy_rows(addresses, spec.nbytes, as_bytes(flat))
+    else:
+        narrow(spec, rows, addresses, flat)
+
+
+def store(values: Array, rows: Rows, out: Array) -> None:
+    """C-contiguous rows in memory into `out` of their dtype or the narrower one."""
+    if out.dtype == values.dtype:
+        np.copyto(out, values.reshape(out.shape))
+        return
+    spec = Spec(values.shape[1:], values.dtype)
+    addresses = values.ctypes.data + np.arange(len(rows), dtype=np.int64) * spec.nbytes
+    narrow(spec, rows, addresses, out.reshape(len(rows), spec.size))
+
+
+def narrow(spec: Spec, rows: Rows, addresses: NDArray[np.int64], out: Array) -> None:
+    """64-bit rows into 32 bits; an integer that does not fit raises."""
+    wide = np.empty(0, spec.dtype)
+    if spec.dtype.kind not in "iu":
+        narrow_floats(addresses, wide, out)
+        return
+    misfit = np.empty(1, np.int64)
+    narrow_integers(addresses, wide, out, misfit)
+    if misfit[0] >= 0:
+        row, element = divmod(int(misfit[0]), spec.size)
+        raise DataError(
+            f"row {rows[row]}, element {element}: a value of {spec.dtype} does not fit into "
+            f"{out.dtype}, which JAX uses while x64 is off. Turn on `jax_enable_x64`, use "
+            'output="numpy", or store smaller numbers.'
+        )
+
+
+def as_bytes(array: Array) -> NDArray[np.uint8]:
+    """The memory of a C-contiguous array."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def resolve_rows(key: Any, length: int) -> tuple[bool, Rows]:
+    """Row numbers from what may stand in brackets, and whether it named a single row."""
+    if isinstance(key, slice):
+        return False, np.arange(*key.indices(length), dtype=np.int64)
+    if isinstance(key, range):
+        return resolve_rows(np.arange(key.start, key.stop, key.step), length)
+    if isinstance(key, tuple):
+        raise IndexError(f"rows have one axis; a tuple (={key!r}) would select along several")
+    numbers = np.asarray(key)
+    if numbers.dtype == np.bool_:
+        if numbers.shape != (length,):
+            raise IndexError(f"a mask of shape {numbers.shape} cannot select from {length} rows")
+        return False, np.flatnonzero(numbers).astype(np.int64)
+    if numbers.size == 0:
+        numbers = numbers.astype(np.int64)
+    if numbers.dtype.kind not in "iu" or numbers.ndim > 1:
+        raise IndexError(
+            f"rows are selected by an integer, a slice, or a 1-d array of integers or booleans, "
+            f"not by {type(key).__name__} {key!r}"
+        )
+    outside = (numbers < -length) | (numbers >= length)
+    if np.any(outside):
+        raise IndexError(f"row {numbers[outside].flat[0]} is outside of {length} rows")
+    rows = np.atleast_1d(numbers).astype(np.int64)
+    return numbers.ndim == 0, np.where(rows < 0, rows + length, rows)
+
+
+def specs_of(spec: RowSpec) -> list[Spec]:
+    """The specs of the fields, one after the other."""
+    if isinstance(spec, Spec):
+        return [spec]
+    return list(spec.values() if isinstance(spec, dict) else spec)
+
+
+def assemble(spec: RowSpec, values: Sequence[Any]) -> Any:
+    """Values of the fields in the structure of the rows."""
+    if isinstance(spec, Spec):
+        return values[0]
+    return dict(zip(spec, values, strict=True)) if isinstance(spec, dict) else tuple(values)
+
+
+def describe(spec: RowSpec) -> str:
+    """The spec in one line."""
+    if isinstance(spec, Spec):
+        return str(spec)
+    if isinstance(spec, dict):
+        return "{" + ", ".join(f"{name}: {field}" for name, field in spec.items()) + "}"
+    return "(" + ", ".join(str(field) for field in spec) + ")"
+
+
+def check_lengths(fields: Mapping[str, Source]) -> None:
+    """All fields have as many rows."""
+    if not fields:
+        raise ArgumentError("`dataset` has no fields; give it at least one source.")
+    lengths = {name: len(source) for name, source in fields.items()}
+    if len(set(lengths.values())) > 1:
+        raise ArgumentError(f"all fields must have the same number of rows, got {lengths}.")
+
+
+def check_same_rows(sources: Iterable[Source]) -> None:
+    """All sources have rows of one spec."""
+    specs = [source.spec for source in sources]
+    for number, spec in enumerate(specs):
+        if spec != specs[0]:
+            raise ArgumentError(
+                f"sources can be concatenated if their rows are alike: source 0 has rows of "
+                f"{describe(specs[0])}, source {number} of {describe(spec)}."
+            )

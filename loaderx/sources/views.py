@@ -1,0 +1,261 @@
+"""Subsets, splits and concatenations: index arithmetic in front of another source."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.errors import ArgumentError
+from loaderx.kernels.random import SPLIT
+from loaderx.shuffle import Permutation, derive
+from loaderx.spec import Spec
+
+from .adapter import as_source
+from .array import NPDataset
+from .layout import Layout
+from .source import (
+    Array,
+    LocatedSource,
+    RecordSource,
+    Rows,
+    RowSpec,
+    Source,
+    check_same_rows,
+    gather,
+    resolve_rows,
+)
+
+
+class RowMap(ABC):
+    """Row of a view -> row of the source behind it."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def __call__(self, rows: Rows) -> Rows: ...
+
+
+@dataclass(frozen=True)
+class Stride(RowMap):
+    """Every `step`-th row from `start`."""
+
+    start: int
+    step: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __call__(self, rows: Rows) -> Rows:
+        return self.start + rows * self.step
+
+
+@dataclass(frozen=True, eq=False)
+class Table(RowMap):
+    """The rows listed."""
+
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __call__(self, rows: Rows) -> Rows:
+        return self.rows[rows]
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffled(RowMap):
+    """`length` rows of a permutation from its place `first`: a random subset without a list of it."""
+
+    permutation: Permutation
+    first: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __call__(self, rows: Rows) -> Rows:
+        return self.permutation.at(rows + self.first)
+
+
+class Selection(Source):
+    """Some rows of a source, in an order of their own."""
+
+    def __init__(self, source: Source, rows: RowMap) -> None:
+        self._source = source
+        self._map = rows
+
+    @property
+    def spec(self) -> RowSpec:
+        return self._source.spec
+
+    def __len__(self) -> int:
+        return len(self._map)
+
+    def read(self, rows: Rows, out: Sequence[Array]) -> None:
+        self._source.read(self._map(rows), out)
+
+
+class LocatedSelection(LocatedSource):
+    """Some rows of a source in memory."""
+
+    def __init__(self, source: LocatedSource, rows: RowMap) -> None:
+        self._source = source
+        self._map = rows
+
+    @property
+    def spec(self) -> Spec:
+        return self._source.spec
+
+    @property
+    def layout(self) -> Layout:
+        return self._source.layout
+
+    def __len__(self) -> int:
+        return len(self._map)
+
+    def locate(self, rows: Rows, out: NDArray[np.int64]) -> None:
+        self._source.locate(self._map(rows), out)
+
+
+class Concatenation(Source):
+    """The rows of several sources, one after the other."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = tuple(sources)
+        self._starts = np.cumsum([0] + [len(source) for source in sources], dtype=np.int64)
+
+    @property
+    def spec(self) -> RowSpec:
+        return self._sources[0].spec
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def read(self, rows: Rows, out: Sequence[Array]) -> None:
+        owners = np.searchsorted(self._starts, rows, side="right") - 1
+        for owner in np.unique(owners):
+            places = np.flatnonzero(owners == owner)
+            if len(places) == len(rows):
+                self._read_part(owner, rows, out)
+                return
+            part = [np.empty((len(places), *array.shape[1:]), array.dtype) for array in out]
+            self._read_part(owner, rows[places], part)
+            for array, values in zip(out, part, strict=True):
+                array[places] = values
+
+    def _read_part(self, owner: int, rows: Rows, out: Sequence[Array]) -> None:
+        source = self._sources[owner]
+        own_rows = rows - self._starts[owner]
+        if isinstance(source, LocatedSource):
+            addresses = np.empty(len(rows), np.int64)
+            source.locate(own_rows, addresses)
+            # With the numbers that the rows have here, for the message about one that does not fit.
+            gather(source.spec, source.layout, rows, addresses, out[0])
+            return
+        if isinstance(self.spec, dict) and isinstance(source.spec, dict):
+            # By name: two sources may have the same fields in another order.
+            places = dict(zip(self.spec, out, strict=True))
+            out = [places[name] for name in source.spec]
+        source.read(own_rows, out)
+
+
+class LocatedConcatenation(LocatedSource):
+    """The rows of several sources in memory that lie alike, one after the other."""
+
+    def __init__(self, sources: Sequence[LocatedSource]) -> None:
+        self._sources = tuple(sources)
+        self._starts = np.cumsum([0] + [len(source) for source in sources], dtype=np.int64)
+
+    @property
+    def spec(self) -> Spec:
+        return self._sources[0].spec
+
+    @property
+    def layout(self) -> Layout:
+        return self._sources[0].layout
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def locate(self, rows: Rows, out: NDArray[np.int64]) -> None:
+        owners = np.searchsorted(self._starts, rows, side="right") - 1
+        for owner in np.unique(owners):
+            places = np.flatnonzero(owners == owner)
+            part = np.empty(len(places), np.int64)
+            self._sources[owner].locate(rows[places] - self._starts[owner], part)
+            out[places] = part
+
+
+def view(source: Source, rows: RowMap) -> Source:
+    """The mapped rows of a source, on the compiled path if the source is."""
+    if isinstance(source, RecordSource):
+        return RecordSource({name: view(field, rows) for name, field in source.fields.items()})
+    if isinstance(source, LocatedSource):
+        return LocatedSelection(source, rows)
+    return Selection(source, rows)
+
+
+def select(source: Source, rows: Any) -> Source:
+    """The given rows as a source."""
+    length = len(source)
+    if isinstance(rows, range) and all(0 <= end < length for end in (*rows[:1], *rows[-1:])):
+        chosen: RowMap = Stride(rows.start, rows.step, len(rows))
+    elif isinstance(rows, slice):
+        start, stop, step = rows.indices(length)
+        chosen = Stride(start, step, len(range(start, stop, step)))
+    else:
+        _, numbers = resolve_rows(rows, length)
+        chosen = Table(numbers)
+    if len(chosen) == 0:
+        raise ArgumentError(f"`rows` (={rows!r}) selects none of the {length} rows.")
+    return view(source, chosen)
+
+
+def split(source: Source, fraction: Any, seed: Any) -> tuple[Source, Source]:
+    """A random `fraction` of the rows, and the others."""
+    length = len(source)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:
+        raise ArgumentError(f"`seed` (={seed!r}) must be an integer from 0 to 2**64 - 1.")
+    first = round(length * fraction) if 0 <= fraction <= 1 else 0
+    if not 0 < first < length:
+        raise ArgumentError(
+            f"`fraction` (={fraction}) must leave at least one of the {length} rows on either side."
+        )
+    permutation = Permutation(length, derive(int(seed), SPLIT))
+    return (
+        view(source, Shuffled(permutation, 0, first)),
+        view(source, Shuffled(permutation, first, length - first)),
+    )
+
+
+def concatenate(sources: Iterable[Any]) -> Source:
+    """The rows of several sources, one after the other, as one source."""
+    return _concatenated([as_source(source) for source in sources])
+
+
+def _concatenated(sources: Sequence[Source]) -> Source:
+    if not sources:
+        raise ArgumentError("`sources` is empty; give at least one source.")
+    check_same_rows(sources)
+    if len(sources) == 1:
+        return sources[0]
+    records = [source for source in sources if isinstance(source, RecordSource)]
+    if len(records) == len(sources):
+        names = records[0].fields
+        return RecordSource(
+            {name: concatenate([record.fields[name] for record in records]) for name in names}
+        )
+    located = [source for source in sources if isinstance(source, LocatedSource)]
+    if len(located) == len(sources) and all(
+        source.layout.same_as(located[0].layout) for source in located
+    ):
+        plain = [source for source in located if isinstance(source, NPDataset)]
+        return (
+            NPDataset.joined(plain) if len(plain) == len(located) else LocatedConcatenation(located)
+        )
+    return Concatenation(sources)

@@ -1,0 +1,63 @@
+"""Shape and dtype of one row, and the rules for both."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from .errors import ArgumentError
+
+_NARROW = {
+    np.dtype(np.int64): np.dtype(np.int32),
+    np.dtype(np.uint64): np.dtype(np.uint32),
+    np.dtype(np.float64): np.dtype(np.float32),
+    np.dtype(np.complex128): np.dtype(np.complex64),
+}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Shape and dtype of one row."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        object.__setattr__(self, "shape", tuple(int(size) for size in shape))
+        object.__setattr__(self, "dtype", np.dtype(dtype))
+
+    @property
+    def size(self) -> int:
+        """Elements of one row."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one row."""
+        return self.size * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+def narrowed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The 32-bit dtype that JAX uses for a 64-bit one while x64 is off."""
+    return _NARROW.get(dtype, dtype)
+
+
+def check_dtype(dtype: np.dtype[Any], where: str) -> None:
+    """Refuse what has no fixed bytes per element, or several values in one element."""
+    if dtype.hasobject:
+        raise ArgumentError(
+            f"{where} has dtype {dtype}: Python objects cannot be mapped. Store numbers, or pass "
+            "an object with `__len__` and `__getitem__`."
+        )
+    if dtype.names is not None:
+        raise ArgumentError(
+            f"{where} has the structured dtype {dtype}. Give each of its columns "
+            f"{list(dtype.names)} a file of its own and pass them as a dict."
+        )
+    if dtype.itemsize == 0:
+        raise ArgumentError(f"{where} has dtype {dtype} with no bytes per element.")

@@ -1,0 +1,188 @@
+"""`@transform`: a plain function becomes a compiled op."""
+
+import dis
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, overload
+
+import numpy as np
+
+from loaderx.errors import ArgumentError
+from loaderx.spec import Spec
+
+from .transform import Parameter, SampleTransform
+
+OutputRule = Callable[..., Any]
+
+
+class Author:
+    """A function marked by `@transform`. Calling it with keyword parameters gives an op; `.py` is the function."""
+
+    def __init__(self, function: Callable[..., None], out: OutputRule | None) -> None:
+        if out is not None and not callable(out):
+            raise ArgumentError(
+                f"`out` (={out!r}) must be a function from the input spec and the parameters to the output spec."
+            )
+        functools.update_wrapper(self, function)
+        self.py = function
+        self.out = out
+        signature = inspect.signature(function)
+        names = list(signature.parameters)
+        wanted = ["x", "out"] if out is not None else ["x"]
+        rest = names[len(wanted) :]
+        self.takes_rng = rest[:1] == ["rng"]
+        rest = rest[1:] if self.takes_rng else rest
+        if out is None and "out" in names:
+            raise ArgumentError(
+                f"transform {function.__name__!r} takes `out`: say which with `@transform(out=...)`, a "
+                "function from the input spec and the parameters to the output spec."
+            )
+        if names[: len(wanted)] != wanted or "rng" in rest:
+            raise ArgumentError(
+                f"transform {function.__name__!r} must take `({', '.join(wanted)}, rng, ...)`, where rng may be "
+                f"left out, not `({', '.join(names)})`."
+            )
+        several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        if any(parameter.kind in several for parameter in signature.parameters.values()):
+            raise ArgumentError(
+                f"transform {function.__name__!r} must name its parameters one by one, not `{signature}`."
+            )
+        if gives_something(function):
+            raise ArgumentError(
+                f"transform {function.__name__!r} returns or yields something, which would be lost: it must change "
+                "`x` in place, or take `(x, out, ...)` and fill `out`."
+            )
+        self._parameters = signature.replace(
+            parameters=[
+                signature.parameters[name].replace(kind=inspect.Parameter.KEYWORD_ONLY)
+                for name in rest
+            ],
+            return_annotation=inspect.Signature.empty,
+        )
+
+    def __call__(self, *values: Any, **parameters: Any) -> "AuthoredTransform":
+        if values:
+            raise ArgumentError(
+                f"transform {self.py.__name__!r} takes its parameters by keyword: {self._parameters}. To call it on "
+                "a sample, use `.py`."
+            )
+        try:
+            bound = self._parameters.bind(**parameters)
+        except TypeError as error:
+            raise ArgumentError(
+                f"transform {self.py.__name__!r} takes the parameters {self._parameters}: {error}"
+            ) from None
+        bound.apply_defaults()
+        return AuthoredTransform(
+            self, {name: as_parameter(name, value) for name, value in bound.arguments.items()}
+        )
+
+
+class AuthoredTransform(SampleTransform):
+    """An op made of a user's function and its parameters."""
+
+    def __init__(self, author: Author, parameters: Mapping[str, Parameter]) -> None:
+        self._author = author
+        self._parameters = dict(parameters)
+        self.function = author.py
+        self.in_place = author.out is None
+        self.takes_rng = author.takes_rng
+
+    @property
+    def name(self) -> str:
+        return self._author.py.__name__
+
+    def output(self, spec: Spec) -> Spec:
+        self._check_dtype(spec)
+        if self._author.out is None:
+            return spec
+        try:
+            inspect.signature(self._author.out).bind(spec, **self._parameters)
+        except TypeError as error:
+            raise ArgumentError(
+                f"`out` of transform {self.name!r} is called with the input spec and the parameters "
+                f"({', '.join(self._parameters)}): {error}."
+            ) from None
+        answer = self._author.out(spec, **self._parameters)
+        if not isinstance(answer, Spec):
+            raise ArgumentError(
+                f"`out` of transform {self.name!r} must give a Spec, not {answer!r}."
+            )
+        self._check_dtype(answer)
+        return answer
+
+    def _check_dtype(self, spec: Spec) -> None:
+        if spec.dtype.kind not in "biufc" or spec.dtype == np.float16:
+            raise ArgumentError(
+                f"transform {self.name!r}: compiled code does not calculate with {spec}. Put half precision last, "
+                "by Normalize or ToFloat."
+            )
+
+    def parameters(self, spec: Spec) -> Mapping[str, Parameter]:
+        # A Python float takes the precision of the array it meets, as in NumPy. As float64 it would turn every
+        # operation on float32 samples into one of float64, and natural loops would be four times slower.
+        if spec.dtype != np.float32:
+            return self._parameters
+        return {
+            name: np.float32(value) if isinstance(value, float) else value
+            for name, value in self._parameters.items()
+        }
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self._parameters.items())
+        return f"{self.name}({given})"
+
+
+@overload
+def transform(function: Callable[..., None], /) -> Author: ...
+@overload
+def transform(*, out: OutputRule | None = None) -> Callable[[Callable[..., None]], Author]: ...
+def transform(function: Any = None, /, *, out: OutputRule | None = None) -> Any:
+    """Compile a function of one sample into the pipeline.
+
+    `f(x, rng, ...)` changes the array x in place. `f(x, out, rng, ...)` fills `out`, whose spec is given by
+    `@transform(out=lambda spec, **parameters: ...)`. `rng` may be left out; it has the methods of NumPy's Generator.
+    The other parameters are numbers, booleans or arrays, given by keyword, and are not compiled in.
+    """
+    if function is None:
+        return lambda function: Author(function, out)
+    return Author(function, None)
+
+
+def gives_something(function: Callable[..., Any]) -> bool:
+    """Whether a function has a `return` with a value, or a `yield`."""
+    function = getattr(function, "py_func", function)
+    if inspect.isgeneratorfunction(function):
+        return True
+    before: Any = None
+    for instruction in dis.get_instructions(function):
+        if instruction.opname == "RETURN_CONST" and instruction.argval is not None:
+            return True
+        nothing = before is not None and before.opname == "LOAD_CONST" and before.argval is None
+        if instruction.opname == "RETURN_VALUE" and not nothing:
+            return True
+        before = instruction
+    return False
+
+
+def as_parameter(name: str, value: Any) -> Parameter:
+    """A value in one of the few types compiled code is made for."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value)
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufc":
+        raise ArgumentError(
+            f"parameter `{name}` (={value!r}) must be a number, a boolean or an array of these."
+        )
+    if array.ndim == 0:
+        number: Parameter = array.item()
+        return number
+    # A copy: one flavour (contiguous, writable, in the order of this machine) to compile for, and the user may change
+    # the original. Compiled code has no half precision.
+    dtype = np.float32 if array.dtype == np.float16 else array.dtype.newbyteorder("=")
+    return np.array(array, dtype, order="C")

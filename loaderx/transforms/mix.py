@@ -1,0 +1,78 @@
+"""MixUp and CutMix: every sample with a partner of the same batch, all listed fields alike."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.errors import ArgumentError
+from loaderx.kernels.mix import cut_mix, mix_up
+from loaderx.spec import Spec
+
+from .transform import Transform, as_number
+
+# (first place, positions, partners, key, samples of the whole batch, out)
+Mixer = Callable[[int, NDArray[Any], NDArray[Any], np.uint64, NDArray[Any], NDArray[Any]], None]
+
+
+class MixTransform(Transform):
+    """An op that needs the whole batch: it begins when all samples have come so far."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        self.alpha = as_number(alpha)
+        if not 0 < self.alpha < math.inf:
+            raise ArgumentError(f"`alpha` (={alpha!r}) must be a finite number above 0.")
+
+    def output(self, spec: Spec) -> Spec:
+        if spec.dtype != np.float32:
+            raise ArgumentError(
+                f"{self.name} mixes float32 fields, not {spec}; put Normalize or ToFloat before it, and OneHot "
+                "for labels."
+            )
+        return spec
+
+    @abstractmethod
+    def mixer(self, image: Spec, spec: Spec) -> Mixer:
+        """The compiled function for a field of `spec`, where `image` is the first field of the entry."""
+
+
+class MixUp(MixTransform):
+    """share * sample + (1 - share) * partner, the share drawn per sample from Beta(alpha, alpha)."""
+
+    def mixer(self, image: Spec, spec: Spec) -> Mixer:
+        def run(
+            first: int, positions: Any, partners: Any, key: Any, samples: Any, out: Any
+        ) -> None:
+            mix_up(first, positions, partners, key, self.alpha, samples, out)
+
+        return run
+
+
+class CutMix(MixTransform):
+    """A box of the partner in the image, and the other fields mixed by area; the entry's first field is the image."""
+
+    def mixer(self, image: Spec, spec: Spec) -> Mixer:
+        if len(image.shape) != 3:
+            raise ArgumentError(
+                f"CutMix needs an image of shape (height, width, channels) as the first field, not "
+                f"{image}."
+            )
+        height, width = image.shape[:2]
+        pasted = spec.shape[:2] == (height, width)
+
+        def run(
+            first: int, positions: Any, partners: Any, key: Any, samples: Any, out: Any
+        ) -> None:
+            if pasted:
+                cut_mix(
+                    first, positions, partners, key, self.alpha, height, width, True, samples, out
+                )
+            else:
+                cut_mix(
+                    first, positions, partners, key, self.alpha, height, width, False, samples, out
+                )
+
+        return run

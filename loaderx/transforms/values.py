@@ -1,0 +1,149 @@
+"""Normalize, ToFloat, Cast: what a pixel is worth, and in which dtype."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from loaderx.errors import ArgumentError
+from loaderx.spec import Spec
+
+from .transform import Parameter, SampleTransform, ScaleTransform, image_shape
+
+FLOATS = ("float32", "float16", "bfloat16")
+
+
+def float_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    """One of the floating dtypes that samples can be delivered in."""
+    if str(dtype) == "bfloat16":
+        # NumPy has no bfloat16 of its own; this package comes with JAX.
+        import ml_dtypes
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    found = np.dtype(dtype).newbyteorder("=")
+    if found.name not in FLOATS:
+        raise ArgumentError(f"`dtype` (={dtype!r}) must be one of {', '.join(FLOATS)}.")
+    return found
+
+
+def full_scale(spec: Spec) -> float:
+    """The value of white: the largest one of an integer dtype, 1 of a floating one."""
+    return float(np.iinfo(spec.dtype).max) if spec.dtype.kind in "iu" else 1.0
+
+
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether compiled code calculates with this dtype."""
+    return dtype.kind in "biu" or (dtype.kind == "f" and dtype.itemsize in (4, 8))
+
+
+def check_numbers(spec: Spec, name: str) -> None:
+    """Refuse what compiled code does not calculate with."""
+    if not is_number(spec.dtype):
+        raise ArgumentError(f"{name} takes integers, float32 or float64, not {spec}.")
+    if spec.size == 0:
+        raise ArgumentError(f"{name} takes samples of at least one value, not {spec}.")
+
+
+class _Scaled(ScaleTransform):
+    def __init__(self, dtype: DTypeLike, channels_first: bool) -> None:
+        self.dtype = float_dtype(dtype)
+        self.channels_first = bool(channels_first)
+
+    def output(self, spec: Spec) -> Spec:
+        check_numbers(spec, self.name)
+        scale, _ = self.scale_and_bias(spec)
+        if not self.channels_first:
+            return Spec(spec.shape, self.dtype)
+        height, width, channels = image_shape(spec, self.name)
+        if len(scale) not in (1, channels):
+            raise ArgumentError(
+                f"{self.name} with `channels_first` has values for {len(scale)} channels, the image {spec} has "
+                f"{channels}."
+            )
+        return Spec((channels, height, width), self.dtype)
+
+
+class Normalize(_Scaled):
+    """(value / white - mean) / std per channel, the last axis; white is 255 for uint8 and 1 for floats."""
+
+    def __init__(
+        self,
+        mean: ArrayLike,
+        std: ArrayLike,
+        *,
+        dtype: DTypeLike = "float32",
+        channels_first: bool = False,
+    ) -> None:
+        super().__init__(dtype, channels_first)
+        self._mean = _channel_values("mean", mean)
+        self._std = _channel_values("std", std)
+        if not np.all(np.isfinite(self._mean)):
+            raise ArgumentError(f"`mean` (={mean!r}) must be finite.")
+        if not np.all(self._std > 0) or not np.all(np.isfinite(self._std)):
+            raise ArgumentError(f"`std` (={std!r}) must be finite and above 0.")
+        with np.errstate(all="ignore"):
+            extremes = np.max(np.abs(self._mean)) / self._std, 1 / self._std
+        if np.any(np.asarray(extremes) > np.finfo(np.float32).max):
+            raise ArgumentError(f"`std` (={std!r}) is too small: float32 cannot hold the result.")
+
+    def scale_and_bias(self, spec: Spec) -> tuple[NDArray[Any], NDArray[Any]]:
+        for name, values in (("mean", self._mean), ("std", self._std)):
+            if len(values) > 1 and spec.shape[-1:] != values.shape:
+                raise ArgumentError(
+                    f"Normalize: `{name}` has {len(values)} entries, the last axis of {spec} does not."
+                )
+        count = max(len(self._mean), len(self._std))
+        scale = np.resize(1 / (self._std * full_scale(spec)), count)
+        bias = np.resize(-self._mean / self._std, count)
+        return scale.astype(np.float32), bias.astype(np.float32)
+
+
+def _channel_values(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    try:
+        found = np.atleast_1d(np.asarray(values, np.float64))
+    except (TypeError, ValueError):
+        found = np.empty(0)
+    if found.ndim != 1 or found.size == 0:
+        raise ArgumentError(f"`{name}` (={values!r}) must be a number, or one number per channel.")
+    return found
+
+
+class ToFloat(_Scaled):
+    """value / white: integers from 0 to 1, floats as they are."""
+
+    def __init__(self, *, dtype: DTypeLike = "float32", channels_first: bool = False) -> None:
+        super().__init__(dtype, channels_first)
+
+    def scale_and_bias(self, spec: Spec) -> tuple[NDArray[Any], NDArray[Any]]:
+        return np.array([1 / full_scale(spec)], np.float32), np.zeros(1, np.float32)
+
+
+def cast_values(x: Any, out: Any) -> None:
+    """Values in another dtype, as NumPy's astype does it."""
+    source, target = x.reshape(-1), out.reshape(-1)
+    for k in range(source.shape[0]):
+        target[k] = source[k]
+
+
+class Cast(SampleTransform):
+    """The same values in another dtype, as `astype` gives them."""
+
+    function = staticmethod(cast_values)
+    in_place = False
+    takes_rng = False
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self._dtype = np.dtype(dtype).newbyteorder("=")
+        if not is_number(self._dtype):
+            raise ArgumentError(
+                f"`dtype` (={dtype!r}) must be an integer dtype, bool, float32 or float64; for float16 and "
+                "bfloat16 see ToFloat and Normalize."
+            )
+
+    def output(self, spec: Spec) -> Spec:
+        check_numbers(spec, self.name)
+        return Spec(spec.shape, self._dtype)
+
+    def parameters(self, spec: Spec) -> dict[str, Parameter]:
+        return {}

@@ -1,0 +1,89 @@
+"""The demo and the examples run to the end and learn something."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import loaderx
+from loaderx import cli
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, timeout=110
+    )
+
+
+def test_the_demo_reaches_97_percent_on_images_it_never_saw(tmp_path):
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    finished = subprocess.run(
+        [sys.executable, "-m", "loaderx", "demo"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+
+    report = dict(
+        re.findall(r"^(held-out accuracy|speed|waited for data) +(\S+)", finished.stdout, re.M)
+    )
+    assert float(report["held-out accuracy"].rstrip("%")) > 97
+    assert float(report["speed"]) > 0
+    assert 0 <= float(report["waited for data"].rstrip("%")) <= 100
+    assert list(tmp_path.iterdir()) == [], "the demo leaves nothing behind"
+
+
+def test_the_flax_example_learns(tmp_path):
+    finished = run(EXAMPLES / "flax_digits.py", cwd=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    accuracies = re.findall(r"validation: loss \S+, accuracy (\S+)%", finished.stdout)
+    assert len(accuracies) == 5
+    assert float(accuracies[-1]) > 95
+
+
+def test_every_example_is_listed_and_tested():
+    listed = set(re.findall(r"`(\w+\.py)`", (EXAMPLES / "README.md").read_text()))
+    assert listed == {file.name for file in EXAMPLES.glob("*.py")}
+    tested = Path(__file__).read_text()
+    assert [name for name in listed if f'"{name}"' not in tested] == []
+
+
+@pytest.mark.parametrize("package", sorted(cli.EXAMPLE_PACKAGES))
+def test_a_missing_package_gives_one_line_that_says_what_to_install(tmp_path, package):
+    # None in sys.modules makes the import fail as if the package were not installed.
+    program = f"""
+import sys
+sys.modules[{package!r}] = None
+from loaderx.cli import main
+sys.exit(main(["demo"]))
+"""
+    finished = run("-c", program, cwd=tmp_path)
+    assert finished.returncode == 1
+    assert finished.stdout == ""
+    (line,) = finished.stderr.splitlines()
+    assert package in line
+    assert line.endswith('pip install "loaderx[examples]"')
+
+
+def test_the_version_is_printed(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["--version"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out == f"loaderx {loaderx.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["unknown"], ["--unknown"], ["demo", "extra"]])
+def test_wrong_input_exits_with_2_and_shows_the_usage(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(arguments)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: loaderx")

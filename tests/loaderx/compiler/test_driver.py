@@ -1,0 +1,393 @@
+"""A driver is what its ops are now: never old code from the disk or from memory, and never in need of the disk."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+import loaderx as lx
+from loaderx import transforms as T  # noqa: N812 - as its users call it
+from loaderx.compiler.driver import Driver
+
+REPOSITORY = Path(__file__).parents[3]
+ZEROS = np.zeros((2, 3), np.float32)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOADERX_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def built(*transforms, samples=ZEROS):
+    """What a chain makes of samples, and whether its driver came from the disk."""
+    run = lx.pipeline(list(transforms))
+    out = run(samples)
+    chain = run.chain(lx.Spec(samples.shape[1:], samples.dtype), samples[0])
+    (segment,) = chain.phases[0].segments
+    return out, segment.driver.cached
+
+
+def module(source, **values):
+    """The names of a module with this source."""
+    names = {"__name__": "somewhere", "lx": lx, "numba": numba, "np": np, **values}
+    exec(source, names)
+    return names
+
+
+# --- never old code ---------------------------------------------------------------------------
+
+OP = """
+@numba.njit
+def inner(value):
+    return value + LEVEL
+
+@numba.njit
+def helper(value):
+    return inner(value) + 1
+
+@lx.transform
+def op(x):
+    for i in range(x.shape[0]):
+        x[i] = helper(x[i]) + OWN
+"""
+
+
+def test_a_driver_is_loaded_when_nothing_changed(cache):
+    for cached in (False, True, True):
+        out, loaded = built(module(OP, LEVEL=10.0, OWN=100.0)["op"])
+        assert loaded is cached
+        assert np.all(out == 111)
+
+
+def test_a_changed_global_is_seen_at_once(cache):
+    names = module(OP, LEVEL=10.0, OWN=100.0)
+    assert np.all(built(names["op"])[0] == 111)
+    names["OWN"] = 200.0
+    out, loaded = built(names["op"])
+    assert np.all(out == 211)
+    assert not loaded
+
+
+def test_a_changed_global_of_a_helper_is_seen_at_once_and_by_the_next_process(cache):
+    names = module(OP, LEVEL=10.0, OWN=100.0)
+    assert np.all(built(names["op"])[0] == 111)
+    # `inner` was compiled with the old value, which Numba would keep.
+    names["LEVEL"] = 20.0
+    out, loaded = built(names["op"])
+    assert np.all(out == 121)
+    assert not loaded
+    out, loaded = built(module(OP, LEVEL=20.0, OWN=100.0)["op"])
+    assert np.all(out == 121)
+    assert loaded
+    # And the user's own function is still what it was.
+    assert names["helper"](1.0) == names["inner"](1.0) + 1
+
+
+def test_a_changed_helper_is_seen_at_once(cache):
+    names = module(OP, LEVEL=10.0, OWN=100.0)
+    assert np.all(built(names["op"])[0] == 111)
+    names["helper"] = numba.njit(lambda value: value - 1)
+    out, loaded = built(names["op"])
+    assert np.all(out == 99)
+    assert not loaded
+
+
+def test_a_changed_closure_is_seen_at_once(cache):
+    def made(amount):
+        @numba.njit
+        def helper(value):
+            return value + amount
+
+        @lx.transform
+        def op(x):
+            for i in range(x.shape[0]):
+                x[i] = helper(x[i]) + amount
+
+        return op
+
+    for amount, cached in ((1.0, False), (2.0, False), (1.0, True)):
+        out, loaded = built(made(amount))
+        assert np.all(out == 2 * amount)
+        assert loaded is cached
+
+
+def test_a_helper_that_calls_itself_is_compiled(cache):
+    names = module(
+        """
+@numba.njit
+def total(n):
+    if n < 1:
+        return START
+    return n + total(n - 1)
+
+@lx.transform
+def op(x):
+    x[0] = total(4)
+""",
+        START=0.0,
+    )
+    assert built(names["op"])[0][0].tolist() == [10, 0, 0]
+    names["START"] = 1.0
+    assert built(names["op"])[0][0].tolist() == [11, 0, 0]
+
+
+def test_a_transform_of_a_jitted_function_is_compiled(cache):
+    names = module(OP.replace("@lx.transform", "@lx.transform\n@numba.njit"), LEVEL=1.0, OWN=1.0)
+    assert np.all(built(names["op"])[0] == 3)
+
+
+# --- never in need of the disk ----------------------------------------------------------------
+
+
+@lx.transform
+def count_up(x):
+    for i in range(x.shape[0]):
+        x[i] += i
+
+
+def check(out):
+    assert out.tolist() == [[0, 1, 2], [0, 1, 2]]
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def fill_with_garbage(path):
+    path.write_bytes(np.random.default_rng(0).bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("damage", [truncate, empty, fill_with_garbage])
+def test_a_damaged_file_costs_a_compilation_and_nothing_else(cache, damage):
+    check(built(count_up)[0])
+    for suffix in ("nbi", "nbc"):
+        files = list(cache.rglob(f"*.{suffix}"))
+        assert len(files) == 1
+        damage(files[0])
+        out, loaded = built(count_up)
+        check(out)
+        assert not loaded
+        out, loaded = built(count_up)
+        check(out)
+        assert loaded
+
+
+def test_a_damaged_text_does_not_matter(cache):
+    check(built(count_up)[0])
+    (file,) = cache.glob("*.py")
+    fill_with_garbage(file)
+    check(built(count_up)[0])
+
+
+def test_a_folder_in_the_way_of_a_lock_does_not_matter(cache):
+    check(built(count_up)[0])
+    (lock,) = cache.glob("*.lock")
+    lock.unlink()
+    lock.mkdir()
+    out, loaded = built(count_up)
+    check(out)
+    assert loaded
+
+
+@pytest.mark.parametrize("names", [["LOADERX_CACHE_DIR"], ["HOME", "XDG_CACHE_HOME"]])
+def test_where_nothing_can_be_written_it_is_compiled_every_time(tmp_path, monkeypatch, names):
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.delenv("LOADERX_CACHE_DIR", raising=False)
+    for name in names:
+        monkeypatch.setenv(name, str(tmp_path / "file" / "folder"))
+    for _ in range(2):
+        out, loaded = built(count_up)
+        check(out)
+        assert not loaded
+
+
+def test_a_cache_that_vanishes_is_made_again(cache):
+    check(built(count_up)[0])
+    for path in sorted(cache.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    cache.rmdir()
+    out, loaded = built(count_up)
+    check(out)
+    assert not loaded
+    assert built(count_up)[1]
+
+
+# --- how it runs ------------------------------------------------------------------------------
+
+
+def test_a_driver_can_run_in_many_threads_at_once():
+    images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 3), np.uint8)
+    # Ops with scratch memory between them.
+    run = lx.pipeline([T.RandomCrop(8, pad=2), T.Brightness(0.3), T.RandomFlip(), T.ToFloat()])
+    expected = run(images)
+    results = [None] * 8
+
+    def work(number):
+        for _ in range(20):
+            results[number] = run(images)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in results:
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_rows_are_only_read():
+    images = np.full((2, 4, 4, 3), 100, np.uint8)
+    images.flags.writeable = False
+    out = lx.pipeline([T.Brightness(0.5)])(images)
+    assert np.any(out != 100)
+    assert np.all(images == 100)
+
+
+def test_half_precision_is_moved_as_it_is():
+    images = np.random.default_rng(0).random((3, 4, 5, 3)).astype(np.float16)
+    out = lx.pipeline([T.RandomFlip(1.0), T.Pad(1, fill=0.5)])(images)
+    assert out.dtype == np.float16
+    np.testing.assert_array_equal(out[:, 1:-1, 1:-1], images[:, :, ::-1])
+    assert np.all(out[:, 0] == 0.5)
+
+
+def test_the_samples_of_a_driver_may_be_single_numbers():
+    labels = np.arange(4)
+    out = lx.pipeline([T.OneHot(4)])(labels)
+    np.testing.assert_array_equal(out, np.eye(4, dtype=np.float32), strict=True)
+
+
+WITHOUT_COMPILER = """
+import sys
+import numpy as np
+import loaderx as lx
+from loaderx import transforms as T
+images = np.random.default_rng(0).integers(0, 256, (4, 6, 6, 3), np.uint8)
+chain = [T.RandomCrop(6, pad=1), T.Brightness(0.3), T.RandomResizedCrop(4), T.Normalize(0.5, 0.2)]
+sys.stdout.buffer.write(lx.pipeline(chain)(images).tobytes())
+"""
+
+
+def test_without_the_compiler_the_same_bytes_come_out():
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    printed = [
+        subprocess.run(
+            [sys.executable, "-W", "error", "-c", WITHOUT_COMPILER],
+            env={**environment, "NUMBA_DISABLE_JIT": disabled},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for disabled in ("0", "1")
+    ]
+    assert len(printed[0]) == 4 * 4 * 4 * 3 * 4
+    assert printed[0] == printed[1]
+
+
+# --- what cannot be compiled ------------------------------------------------------------------
+
+
+def plain_helper(value):
+    return value + 1
+
+
+@lx.transform
+def fine(x):
+    x[0] = 1
+
+
+@lx.transform
+def reads_a_file(x):
+    with open("values") as file:  # noqa: PTH123
+        x[0] = float(file.read())
+
+
+@lx.transform
+def imports(x):
+    import math
+
+    x[0] = math.pi
+
+
+@lx.transform
+def asks_too_much(x, rng):
+    x[0] = rng.choice(3)
+
+
+@lx.transform
+def has_too_many_axes(x):
+    x[0, 0] = 1
+
+
+@lx.transform
+def calls_plain_python(x):
+    x[0] = plain_helper(x[0])
+
+
+@lx.transform
+def misspelt(x):
+    x[0] = undefined  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("op", "reason", "code"),
+    [
+        (reads_a_file, "'with", None),
+        (imports, "IMPORT_NAME", "import math"),
+        (asks_too_much, "Unknown attribute 'choice'", "x[0] = rng.choice(3)"),
+        (has_too_many_axes, "setitem(array(float32, 1d, C)", "x[0, 0] = 1"),
+        (calls_plain_python, "decorate it with `@numba.njit`", None),
+        (misspelt, "name 'undefined' is not defined", None),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_numba_cannot_compile_is_explained(op, reason, code):
+    name, first = op.__name__, op.py.__code__.co_firstlineno
+    with pytest.raises(lx.TransformError) as refusal:
+        lx.DataLoader(ZEROS, transforms=[fine, op, T.Cast("int32")])
+    message = str(refusal.value)
+    assert f"cannot compile the transform '{name}' ({__file__}:{first})" in message
+    assert reason in message
+    assert ".py(sample, np.random.default_rng(0), ...)" in message
+    if code is not None:
+        lines = Path(__file__).read_text().splitlines()
+        line = next(n for n in range(first, first + 9) if lines[n - 1].strip() == code)
+        assert f"in line {line} of {__file__}: {code}" in message
+    # Nothing of the text that the user did not write, and not of ops that are right.
+    for word in ("drive(", "carray", "fine", "cast_values", "During"):
+        assert word not in message
+    assert len(message.splitlines()) < 8
+    assert refusal.value.__cause__ is not None
+
+
+def test_a_driver_that_cannot_be_compiled_does_not_stand_in_the_way_of_others(cache):
+    for _ in range(2):
+        with pytest.raises(lx.TransformError):
+            built(misspelt)
+    check(built(count_up)[0])
+
+
+def test_only_what_is_needed_is_compiled(monkeypatch):
+    compiled = []
+    original = Driver._compile
+
+    def counted(self):
+        compiled.append(self)
+        return original(self)
+
+    monkeypatch.setattr(Driver, "_compile", counted)
+    run = lx.pipeline([count_up])
+    for _ in range(3):
+        run(ZEROS)
+    assert len(compiled) == 1
+    run(np.zeros((2, 3)))
+    assert len(compiled) == 2

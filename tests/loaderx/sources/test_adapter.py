@@ -1,0 +1,110 @@
+"""Lists, ranges, arrays of any library and objects are sources as they are."""
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from loaderx import DataLoader, NPDataset, Spec
+from loaderx.sources import LocatedSource, as_source
+from tests.loaderx.sources.rows import assert_delivers, assert_same, one_pass, values
+
+
+def test_a_source_stays_what_it_is():
+    source = NPDataset(values((4, 2), "f4"))
+    assert as_source(source) is source
+
+
+@pytest.mark.parametrize(
+    ("numbers", "dtype"),
+    [
+        ([3, 1, 2], "i8"),
+        ([3.5, 1, 2], "f8"),
+        ([True, False, True], "?"),
+        ([1j, 2], "c16"),
+        ([np.int16(3), np.int16(4)], "i2"),
+    ],
+)
+def test_a_list_of_numbers_is_a_source(numbers, dtype):
+    assert_delivers(as_source(numbers), np.array(numbers, dtype))
+
+
+def test_a_list_of_numbers_is_on_the_compiled_path():
+    assert isinstance(as_source([3, 1, 2]), LocatedSource)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (list(values((5, 2), "f4")), values((5, 2), "f4")),
+        ([[1, 2], [3, 4], [5, 6]], np.array([[1, 2], [3, 4], [5, 6]])),
+        ([{"a": 1, "b": 2.0}] * 4, {"a": np.full(4, 1), "b": np.full(4, 2.0)}),
+        ([(1, 2.0)] * 4, (np.full(4, 1), np.full(4, 2.0))),
+    ],
+)
+def test_a_list_of_rows_is_a_source(rows, expected):
+    assert_delivers(as_source(rows), expected)
+
+
+@pytest.mark.parametrize("numbers", [range(7), range(3, 20, 4), range(5, -4, -2), range(9, 10)])
+def test_a_range_is_a_source(numbers):
+    assert_delivers(as_source(numbers), np.array(numbers))
+
+
+def test_a_range_of_any_length_costs_nothing():
+    loader = DataLoader(range(0, 3 * 10**17, 3), batch_size=4, output="numpy")
+    assert_same(loader.batch(0), 3 * loader.indices(0))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "int32", "uint32", "float16", "bfloat16", "float32", "complex64"]
+)
+def test_a_jax_array_is_a_source(dtype):
+    array = jnp.arange(12).reshape(6, 2).astype(dtype)
+    source = as_source(array)
+    assert isinstance(source, LocatedSource)
+    assert source.spec == Spec((2,), array.dtype)
+    assert_same(source[:], np.asarray(array))
+    assert_same(one_pass(source), np.asarray(array))
+    assert_same(one_pass(source, "jax"), np.asarray(array))
+
+
+def test_an_array_of_a_dtype_of_ml_dtypes_is_a_source():
+    array = np.arange(12.0).reshape(6, 2).astype(ml_dtypes.bfloat16)
+    assert_same(one_pass(array), array)
+    assert_same(one_pass(array[:, ::-1], "jax"), array[:, ::-1])
+
+
+def test_what_numpy_takes_for_an_array_is_a_source():
+    class Table:
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, key):
+            raise AssertionError("read row by row, although it is an array")
+
+        def __array__(self, dtype=None, copy=None):
+            return values((4, 2), "f4")
+
+    assert_delivers(as_source(Table()), values((4, 2), "f4"))
+
+
+def test_the_fields_of_a_loader_may_be_of_different_kinds():
+    images = values((5, 2), "f4")
+    loader = DataLoader(
+        {"image": images, "number": range(5), "name": [10, 11, 12, 13, 14], "key": list(images)},
+        batch_size=5,
+    )
+    batch, rows = loader.batch(0), loader.indices(0)
+    assert all(isinstance(field, jax.Array) for field in batch.values())
+    np.testing.assert_array_equal(batch["image"], images[rows])
+    np.testing.assert_array_equal(batch["number"], rows)
+    np.testing.assert_array_equal(batch["name"], rows + 10)
+    np.testing.assert_array_equal(batch["key"], images[rows])
+
+
+@pytest.mark.parametrize("thing", [3, None, {1, 2}, iter([1, 2]), lambda: 1], ids=repr)
+def test_what_has_no_rows_by_number_is_a_type_error(thing):
+    with pytest.raises(TypeError, match=f"not {type(thing).__name__}"):
+        as_source(thing)

@@ -1,0 +1,213 @@
+"""Compiled kernels are kept on disk: used by the next process, never stale, and never needed."""
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loaderx import DataLoader
+
+REPOSITORY = Path(__file__).parents[2]
+ROWS = np.arange(300, dtype=np.int32).reshape(100, 3) ** 2
+
+# One batch, and how often the code of a kernel came from the disk and how often from the compiler.
+PROGRAM = """
+import json, sys
+import numpy as np
+import loaderx
+from loaderx.kernels import gather, permutation, random
+{preparation}
+rows = np.arange(300, dtype=np.int32).reshape(100, 3) ** 2
+loader = loaderx.DataLoader(rows, batch_size=8, output="numpy", seed=3)
+batch, indices = loader.batch(1), loader.indices(1)
+keys = np.empty(4, np.uint32)
+permutation.round_keys(np.uint64(7), keys)
+used = [gather.copy_rows, permutation.round_keys, permutation.permute, random.fold]
+print(json.dumps({{
+    "file": loaderx.__file__,
+    "batch": batch.tolist(),
+    "indices": indices.tolist(),
+    "keys": keys.tolist(),
+    "loaded": sum(sum(kernel.stats.cache_hits.values()) for kernel in used),
+    "compiled": sum(sum(kernel.stats.cache_misses.values()) for kernel in used),
+}}))
+"""
+
+
+def copy_tree(source, target, ignore=None):
+    for name in ("loaderx", "kernels"):
+        shutil.copytree(source / name, target / name, symlinks=True, ignore=ignore)
+    return target
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of the library with nothing compiled in it."""
+    return copy_tree(REPOSITORY, tmp_path / "tree", shutil.ignore_patterns("__pycache__"))
+
+
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory):
+    """A copy of the library after its first run, and what that run gave."""
+    folder = tmp_path_factory.mktemp("compiled") / "tree"
+    copy_tree(REPOSITORY, folder, shutil.ignore_patterns("__pycache__"))
+    return folder, run(folder)
+
+
+@pytest.fixture
+def compiled_tree(first_run, tmp_path):
+    """A copy of the library with its kernels compiled: the cache does not depend on the path."""
+    return copy_tree(first_run[0], tmp_path / "tree")
+
+
+def run(tree, preparation="", **environment):
+    """What a new process gets from the library in `tree`."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("NUMBA_", "PYTHON", "XDG_"))
+    }
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM.format(preparation=preparation)],
+        cwd=tree,
+        env={**inherited, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    result = json.loads(finished.stdout)
+    assert Path(result["file"]).parent == tree / "loaderx"
+    return result
+
+
+def check_batch(result):
+    """The batch is that of this process, and of these rows."""
+    loader = DataLoader(ROWS, batch_size=8, output="numpy", seed=3)
+    assert result["indices"] == loader.indices(1).tolist()
+    assert result["batch"] == ROWS[result["indices"]].tolist()
+
+
+def cache_files(folder):
+    return sorted(path for path in folder.rglob("*") if path.suffix in (".nbi", ".nbc"))
+
+
+def times_written(folder):
+    return {path: path.stat().st_mtime_ns for path in cache_files(folder)}
+
+
+def check_loaded(result):
+    check_batch(result)
+    assert result["compiled"] == 0
+    assert result["loaded"] >= len(("copy_rows", "round_keys", "permute", "fold"))
+
+
+def check_compiled(result):
+    check_batch(result)
+    assert result["loaded"] == 0
+    assert result["compiled"] >= len(("copy_rows", "round_keys", "permute", "fold"))
+
+
+def test_a_second_process_compiles_nothing(first_run):
+    folder, first = first_run
+    check_compiled(first)
+    written = times_written(folder)
+    assert {path.suffix for path in written} == {".nbi", ".nbc"}
+
+    check_loaded(run(folder))
+
+    assert times_written(folder) == written
+
+
+def block(tree):
+    """Put files where cache folders would be: the one kind of unwritable folder that stops root as well."""
+    for folder in (tree / "loaderx", tree / "loaderx" / "sources", tree / "kernels"):
+        (folder / "__pycache__").write_text("not a folder")
+
+
+def below_a_file(tmp_path):
+    """A path that nobody can create."""
+    file = tmp_path / "file"
+    file.write_text("not a folder")
+    return str(file / "folder")
+
+
+@pytest.mark.parametrize("names", [["HOME", "XDG_CACHE_HOME"], ["HOME", "NUMBA_CACHE_DIR"]])
+def test_without_any_writable_folder_a_batch_comes_out_right(tree, tmp_path, names):
+    block(tree)
+    nowhere = below_a_file(tmp_path)
+    result = run(tree, **dict.fromkeys(names, nowhere))
+    check_batch(result)
+    assert result["loaded"] == 0
+    assert cache_files(tmp_path) == []
+
+
+def test_the_home_folder_serves_when_the_library_cannot_be_written(tree, tmp_path):
+    block(tree)
+    home = tmp_path / "home"
+    home.mkdir()
+    check_compiled(run(tree, HOME=str(home)))
+    check_loaded(run(tree, HOME=str(home)))
+    assert cache_files(home) != []
+
+
+def test_a_cache_folder_that_vanishes_during_a_run_does_not_matter(tree, tmp_path):
+    cache = tmp_path / "cache"
+    replace_by_file = (
+        f"import shutil; shutil.rmtree({str(cache)!r}); open({str(cache)!r}, 'w').close()"
+    )
+    check_compiled(run(tree, replace_by_file, NUMBA_CACHE_DIR=str(cache)))
+    assert cache.is_file()
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def fill_with_garbage(path):
+    path.write_bytes(np.random.default_rng(0).bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+def test_a_damaged_cache_file_costs_a_compilation_and_not_the_run(compiled_tree, suffix):
+    files = [path for path in cache_files(compiled_tree) if path.suffix == suffix]
+    assert len(files) > 3
+    for path, damage in zip(files, itertools.cycle([truncate, empty, fill_with_garbage])):
+        damage(path)
+
+    check_compiled(run(compiled_tree))
+
+    check_loaded(run(compiled_tree))
+
+
+def test_a_kernel_is_compiled_anew_when_one_that_it_calls_changes(first_run, compiled_tree):
+    _, before = first_run
+    source = compiled_tree / "kernels" / "random.py"
+    text = source.read_text()
+    statement = "return threefry(np.uint64(key), np.uint64(number))"
+    assert text.count(statement) == 1
+    # Longer than it was: Python itself tells sources apart by size and by the second they were written in.
+    source.write_text(text.replace(statement, f"{statement} ^ np.uint64(0x0123456789ABCDEF)"))
+
+    after = run(compiled_tree)
+
+    assert before["indices"] != after["indices"]
+    # `round_keys` did not change; `fold`, which it calls, stands in another file.
+    changed = np.array([0x89ABCDEF, 0x01234567, 0x89ABCDEF, 0x01234567])
+    assert after["keys"] == (np.array(before["keys"]) ^ changed).tolist()
+
+
+def test_kernels_stay_cached_when_only_the_time_of_their_files_changes(compiled_tree):
+    for path in (compiled_tree / "kernels").glob("*.py"):
+        os.utime(path, (0, 0))
+    check_loaded(run(compiled_tree))

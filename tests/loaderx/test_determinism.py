@@ -1,0 +1,163 @@
+"""A batch is a function of (data, configuration, step): threads and prefetching never show in it."""
+
+import functools
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from loaderx import DataLoader, NPDataset
+from loaderx.assembly import BYTES_PER_PART
+
+pytestmark = pytest.mark.timeout(20)
+
+ROWS = 150
+BATCH = 64
+STEPS = 5  # more than two epochs
+CREWS = [
+    {"workers": workers, "prefetch": prefetch}
+    for workers, prefetch in itertools.product([1, 2, 4], [1, 4])
+]
+crews = pytest.mark.parametrize(
+    "crew", CREWS, ids=lambda crew: "workers{workers}-prefetch{prefetch}".format(**crew)
+)
+
+VALUES = np.random.default_rng(0).integers(0, 256, (ROWS, 16 * 1024), np.uint8)
+# A batch of them is divided into parts, one for each worker of the largest crew.
+assert BATCH * VALUES[0].nbytes >= 4 * BYTES_PER_PART
+LABELS = np.arange(ROWS) * 3 - 100
+
+
+class Rows:
+    """A user's own data set, read row by row."""
+
+    def __len__(self):
+        return ROWS
+
+    def __getitem__(self, row):
+        return {"image": VALUES[row, :100], "label": LABELS[row]}
+
+
+class ManyRows(Rows):
+    """The same, read many rows at a time."""
+
+    def __getitems__(self, rows):
+        return {"image": VALUES[rows, :100], "label": LABELS[rows]}
+
+
+@functools.cache
+def path_of_values(folder):
+    np.save(folder / "values.npy", VALUES)
+    return folder / "values.npy"
+
+
+def darken(batch):
+    return batch | {"image": batch["image"] // 2}
+
+
+SOURCES = {
+    "arrays": lambda folder: {"image": VALUES, "label": LABELS},
+    "mapped": lambda folder: {"image": NPDataset(path_of_values(folder)), "label": LABELS},
+    "split": lambda folder: NPDataset(VALUES).split(0.9)[0],
+    "fortran": lambda folder: np.asfortranarray(VALUES[:, :500]),
+    "tuple": lambda folder: (VALUES, LABELS),
+    "object": lambda folder: Rows(),
+    "object of many rows": lambda folder: ManyRows(),
+}
+
+
+def taken(loader, steps=STEPS):
+    """The first batches as NumPy arrays, leaf by leaf."""
+    with iter(loader) as iterator:
+        return [
+            [np.array(leaf) for leaf in jax.tree.leaves(batch)]
+            for batch in itertools.islice(iterator, steps)
+        ]
+
+
+def assert_identical(batches, expected):
+    assert len(batches) == len(expected)
+    for leaves, twins in zip(batches, expected, strict=True):
+        for leaf, twin in zip(leaves, twins, strict=True):
+            np.testing.assert_array_equal(leaf, twin, strict=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("determinism")
+
+
+@pytest.mark.parametrize("output", ["numpy", "jax"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_batches_are_bit_identical_for_any_crew(folder, source, output):
+    def batches_of(crew):
+        data = SOURCES[source](folder)
+        return taken(DataLoader(data, batch_size=BATCH, seed=5, output=output, **crew))
+
+    expected = batches_of(CREWS[0])
+    assert any(np.any(a != b) for a, b in zip(expected[0], expected[1], strict=True))
+    for crew in CREWS[1:]:
+        assert_identical(batches_of(crew), expected)
+
+
+@crews
+@pytest.mark.parametrize("output", ["numpy", "jax"])
+def test_batches_hold_the_rows_that_the_loader_names(output, crew):
+    data = {"image": VALUES, "label": LABELS}
+    loader = DataLoader(data, batch_size=BATCH, output=output, transform=darken, **crew)
+    label_type = np.int64 if output == "numpy" else np.int32
+    expected = [
+        [VALUES[rows] // 2, LABELS[rows].astype(label_type)]
+        for rows in (loader.indices(step) for step in range(STEPS))
+    ]
+    assert_identical(taken(loader), expected)
+
+
+@crews
+@pytest.mark.parametrize("remainder", ["straddle", "keep", "drop", "pad"])
+def test_any_batch_can_be_had_by_its_step(remainder, crew):
+    data = {"image": VALUES[:, :10], "label": LABELS}
+    options = {"batch_size": BATCH, "num_epochs": 3, "remainder": remainder, "output": "numpy"}
+    loader = DataLoader(data, **options, **crew)
+    walked = taken(loader, len(loader))
+    assert len(walked) == len(loader)
+    for step in np.random.default_rng(0).permutation(len(loader)):
+        picked = loader.batch(step)
+        assert_identical([list(picked.values())], [walked[step]])
+        rows = loader.indices(step)
+        np.testing.assert_array_equal(picked["image"], VALUES[rows, :10])
+        np.testing.assert_array_equal(picked["label"], LABELS[rows])
+
+
+def test_a_batch_picked_while_an_iterator_runs_disturbs_neither():
+    loader = DataLoader(VALUES, batch_size=BATCH, output="numpy", workers=2, prefetch=4)
+    expected = taken(loader, 20)
+    with iter(loader) as iterator:
+        for step, batch in enumerate(itertools.islice(iterator, 20)):
+            np.testing.assert_array_equal(loader.batch(19 - step), expected[19 - step][0])
+            np.testing.assert_array_equal(batch, expected[step][0])
+
+
+def test_a_large_batch_of_a_python_object_is_read_in_parts_by_several_threads():
+    """What makes the tests above tests of anything: the crew does share one batch."""
+    sizes = []
+
+    class Recorded(ManyRows):
+        def __getitems__(self, rows):
+            sizes.append(len(rows))
+            return super().__getitems__(rows)
+
+    loader = DataLoader(Recorded(), batch_size=BATCH, output="numpy", workers=4, prefetch=1)
+    sizes.clear()  # what was read to learn the shape of a row
+    taken(loader, 3)
+    assert set(sizes) == {BATCH // 4}
+
+
+def test_the_same_arguments_give_the_same_stream_and_another_seed_another_one():
+    def rows_of(seed):
+        return taken(DataLoader(LABELS, batch_size=BATCH, seed=seed, output="numpy"))
+
+    assert_identical(rows_of(1), rows_of(1))
+    for first, second in zip(rows_of(1), rows_of(2), strict=True):
+        assert np.any(first[0] != second[0])

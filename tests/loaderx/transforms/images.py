@@ -1,0 +1,39 @@
+"""Images to transform, and the draws that a sample makes, for twins that make the same."""
+
+import numpy as np
+
+import loaderx as lx
+from loaderx.kernels.draws import Draws
+from loaderx.kernels.random import fold
+from loaderx.spec import Spec
+
+
+def images(shape=(7, 10, 3), dtype=np.uint8, count=5, seed=0):
+    """Any values from black to white."""
+    values = np.random.default_rng(seed).random((count, *shape))
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return values < 0.5
+    return (values * (np.iinfo(dtype).max if dtype.kind in "iu" else 1)).astype(dtype)
+
+
+class Applied:
+    """Samples behind a chain of ops, compiled as one, and what each of the ops has drawn for them."""
+
+    def __init__(self, samples, *ops, seed=0):
+        before = samples.copy()
+        pipeline = lx.pipeline(list(ops), seed=seed)
+        self.out = pipeline(samples)
+        np.testing.assert_array_equal(samples, before)
+        chain = pipeline.chain(Spec(samples.shape[1:], samples.dtype), samples[0])
+        self._keys = [np.uint64(step.key) for step in chain.steps]
+
+    def draws(self, step=0):
+        """For each of the samples a generator that draws what `ops[step]` has drawn."""
+        key = self._keys[step]
+        return [Draws(fold(key, np.uint64(position))) for position in range(len(self.out))]
+
+
+def apply(samples, *ops, seed=0):
+    """The samples behind a chain of ops."""
+    return Applied(samples, *ops, seed=seed).out

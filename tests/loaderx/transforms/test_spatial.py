@@ -1,0 +1,514 @@
+"""Crops, pads, flips and resizes show what NumPy, OpenCV and Pillow show; chains of them what one after the other does."""
+
+import math
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import stats
+
+import loaderx as lx
+from loaderx import transforms as T  # noqa: N812 - as users write it
+from loaderx.kernels.draws import Draws
+from loaderx.transforms.spatial import crop_window, flip_window, random_resized_window
+from tests import reference
+from tests.loaderx.transforms.images import Applied, apply, images
+
+
+def resized(image, size, window=None):
+    """Bilinear, by the twins of the kernels: a window of the image, scaled to a size."""
+    height, width = image.shape[:2]
+    pixels = image.reshape(height, width, -1)
+    channels = pixels.shape[2]
+    top, tall, left, wide = window or (0, height, 0, width)
+    tables = []
+    for total, start, extent, count in ((height, top, tall, size[0]), (width, left, wide, size[1])):
+        table = [np.zeros(count, dtype) for dtype in (np.int32, np.int32, np.float32)]
+        reference.compose_linear(np.arange(total), start, extent, False, *table)
+        tables += table
+    mixed = np.empty((*size, channels), np.float32)
+    whole = image.dtype.kind in "iu"
+    ones, zeros = np.ones(channels, np.float32), np.zeros(channels, np.float32)
+    reference.blend_window(pixels, *tables, zeros, ones, zeros, None, whole, mixed)
+    out = np.empty((*size, *image.shape[2:]), image.dtype)
+    reference.store_values(mixed.reshape(-1), out.reshape(-1))
+    return out
+
+
+def normalized(pixels, mean, std, white=255):
+    """Normalize as one multiplication and one addition in float32."""
+    mean, std = np.asarray(mean), np.asarray(std)
+    scale = (1 / (std * white)).astype(np.float32)
+    return pixels.astype(np.float32) * scale + (-mean / std).astype(np.float32)
+
+
+# Crop and pad
+
+
+def numbered(count=1):
+    """Images in which every pixel is its own number."""
+    return np.broadcast_to(np.arange(70, dtype=np.uint8).reshape(7, 10, 1), (count, 7, 10, 1))
+
+
+def test_a_random_crop_is_a_part_and_every_part_is_equally_likely():
+    applied = Applied(numbered(4000), T.RandomCrop((5, 6)))
+    out = applied.out
+    assert out.shape == (4000, 5, 6, 1)
+    top, left = np.divmod(out[:, 0, 0, 0], 10)
+    assert set(zip(top, left, strict=True)) == {(i, j) for i in range(3) for j in range(5)}
+    assert stats.chisquare(np.bincount(top * 5 + left)).pvalue > 0.001
+    for number in range(50):
+        expected = numbered()[0, top[number] :, left[number] :][:5, :6]
+        np.testing.assert_array_equal(out[number], expected)
+
+
+def test_a_sample_is_cropped_by_its_place_in_the_stream_alone():
+    pipeline = lx.pipeline([T.RandomCrop((5, 6))], seed=3)
+    whole = pipeline(numbered(50))
+    np.testing.assert_array_equal(pipeline(numbered(1), positions=[17]), whole[17:18])
+    np.testing.assert_array_equal(pipeline(numbered(3), positions=[40, 2, 40]), whole[[40, 2, 40]])
+    np.testing.assert_array_equal(lx.pipeline([T.RandomCrop((5, 6))], seed=3)(numbered(50)), whole)
+    assert not np.array_equal(lx.pipeline([T.RandomCrop((5, 6))], seed=4)(numbered(50)), whole)
+
+
+@pytest.mark.parametrize(
+    ("size", "pad", "border", "fill"),
+    [
+        ((7, 10), (2, 3), "fill", 9),
+        ((4, 5), (20, 25), "reflect", 0),
+        ((7, 10), 0, "fill", 0),
+    ],
+)
+def test_a_random_crop_of_a_padded_image_is_a_part_of_numpys_padding(size, pad, border, fill):
+    x = images(count=20)
+    applied = Applied(x, T.RandomCrop(size, pad, border=border, fill=fill))
+    down, across = np.broadcast_to(pad, 2)
+    around = ((down, down), (across, across), (0, 0))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        if border == "fill":
+            padded = np.pad(image, around, "constant", constant_values=fill)
+        else:
+            padded = np.pad(image, around, border)
+        top, _, _, left, _, _ = crop_window(rng, 7, 10, *size, down, across)
+        inside = padded[top + down :, left + across :]
+        np.testing.assert_array_equal(out, inside[: size[0], : size[1]])
+    if pad == 0:
+        np.testing.assert_array_equal(applied.out, x)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "amount", "border", "fill"),
+    [
+        ((7, 10, 3), np.uint8, (1, 2, 3, 0), "fill", 7),
+        ((7, 10), np.uint8, 3, "reflect", 0),
+        ((7, 10, 2), np.float32, (15, 1), "edge", 0),
+        ((1, 1, 4), np.int32, 2, "fill", -(2**31)),
+    ],
+)
+def test_padding_is_that_of_numpy(shape, dtype, amount, border, fill):
+    x = images(shape, dtype)
+    out = apply(x, T.Pad(amount, border=border, fill=fill))
+    sides = np.broadcast_to(amount, 2).repeat(2) if np.size(amount) < 4 else np.array(amount)
+    if np.size(amount) == 2:
+        sides = np.repeat(amount, 2)
+    around = [(0, 0), tuple(sides[:2]), tuple(sides[2:])] + [(0, 0)] * (len(shape) - 2)
+    given = {"constant_values": fill} if border == "fill" else {}
+    expected = np.pad(x, around, "constant" if border == "fill" else border, **given)
+    assert out.dtype == dtype
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize(("size", "top", "left"), [((4, 5), 1, 2), ((7, 10), 0, 0), ((1, 1), 3, 4)])
+def test_a_centre_crop_is_the_part_in_the_middle(size, top, left):
+    x = images((7, 10, 4), np.uint16)
+    out = apply(x, T.CenterCrop(size))
+    np.testing.assert_array_equal(out, x[:, top : top + size[0], left : left + size[1]])
+
+
+# Flip
+
+
+def test_a_flip_is_that_of_numpy():
+    x = images()
+    np.testing.assert_array_equal(apply(x, T.RandomFlip(1.0)), np.flip(x, 2))
+    np.testing.assert_array_equal(apply(x, T.RandomFlip(1.0, axis="vertical")), np.flip(x, 1))
+    for axis in ("horizontal", "vertical"):
+        np.testing.assert_array_equal(apply(x, T.RandomFlip(0.0, axis=axis)), x)
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
+def test_images_are_flipped_as_often_as_asked(probability):
+    x = np.broadcast_to(images(count=1), (3000, 7, 10, 3))
+    applied = Applied(x, T.RandomFlip(probability))
+    flipped = np.any(applied.out != x, axis=(1, 2, 3))
+    np.testing.assert_array_equal(applied.out[flipped], np.flip(x, 2)[flipped])
+    assert stats.binomtest(int(flipped.sum()), 3000, probability).pvalue > 0.001
+    drawn = [flip_window(rng, 7, 10, 7, 10, probability, False)[5] for rng in applied.draws()]
+    np.testing.assert_array_equal(flipped, drawn)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((7, 10), np.int32), ((1, 1, 3), np.float64), ((5, 9, 1), np.bool), ((6, 3, 2), np.float16)],
+)
+def test_images_of_any_shape_and_dtype_are_flipped(shape, dtype):
+    x = images(shape, dtype)
+    out = apply(x, T.RandomFlip(1.0))
+    assert out.dtype == dtype
+    np.testing.assert_array_equal(out, np.flip(x, 2))
+
+
+LAYOUTS = {
+    "read-only": lambda x: np.require(np.broadcast_to(x, x.shape), requirements="C"),
+    "every other image": lambda x: np.repeat(x, 2, axis=0)[::2],
+    "backwards": lambda x: x[::-1].copy()[::-1],
+    "columns apart": lambda x: np.repeat(x, 3, axis=2)[:, :, ::3],
+    "Fortran order": np.asfortranarray,
+    "channels first in memory": lambda x: np.moveaxis(np.moveaxis(x, 3, 1).copy(), 1, 3),
+    "big endian": lambda x: x.astype(x.dtype.newbyteorder(">")),
+    "a list of images": list,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_how_samples_lie_in_memory_does_not_matter(layout):
+    x = images()
+    given = LAYOUTS[layout](x)
+    np.testing.assert_array_equal(np.asarray(given), x)
+    pipeline = lx.pipeline([T.RandomFlip(1.0)])
+    np.testing.assert_array_equal(pipeline(given), np.flip(x, 2))
+
+
+def test_a_read_only_array_stays_as_it_is():
+    x = images()
+    x.flags.writeable = False
+    out = lx.pipeline([T.Brightness(0.0)])(x)
+    np.testing.assert_array_equal(out, x)
+    assert out.flags.writeable
+    assert not np.may_share_memory(out, x)
+
+
+# Resize
+
+
+def opencv(image, size, interpolation):
+    out = cv2.resize(image, size[::-1], interpolation=interpolation)
+    return out.reshape(*size, *image.shape[2:])
+
+
+# Smaller along one axis and larger along the other, both ways round.
+@pytest.mark.parametrize(
+    ("shape", "dtype", "size"),
+    [
+        ((7, 10, 3), np.uint8, (4, 21)),
+        ((7, 10, 3), np.float32, (12, 5)),
+        ((7, 10), np.uint8, (9, 4)),
+        ((7, 10, 4), np.uint16, (3, 13)),
+        ((1, 1, 3), np.float64, (3, 2)),
+    ],
+)
+def test_bilinear_resizing_is_that_of_opencv(shape, dtype, size):
+    x = images(shape, dtype)
+    out = apply(x, T.Resize(size))
+    assert out.dtype == dtype
+    assert out.shape == (len(x), *size, *shape[2:])
+    tolerance = 1 if np.dtype(dtype).kind == "u" else 1e-4
+    for image, image_out in zip(x, out, strict=True):
+        np.testing.assert_array_equal(image_out, resized(image, size))
+        expected = opencv(image, size, cv2.INTER_LINEAR)
+        np.testing.assert_allclose(image_out, expected.astype(float), atol=tolerance)
+
+
+def test_resizing_to_the_same_size_changes_nothing():
+    x = images((7, 10, 2), np.float32)
+    x[0, 3, 4] = np.inf
+    x[1, 6, 9] = np.nan
+    np.testing.assert_array_equal(apply(x, T.Resize((7, 10))), x)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "size"), [((7, 10, 3), np.uint8, (4, 21)), ((7, 10), np.int32, (9, 3))]
+)
+def test_nearest_resizing_takes_the_pixels_that_pillow_takes(shape, dtype, size):
+    x = images(shape, dtype)
+    out = apply(x, T.Resize(size, interpolation="nearest"))
+    rows = np.floor((np.arange(size[0]) + 0.5) * shape[0] / size[0]).astype(int)
+    columns = np.floor((np.arange(size[1]) + 0.5) * shape[1] / size[1]).astype(int)
+    # The published rule of "nearest-exact".
+    np.testing.assert_array_equal(out, x[:, rows][:, :, columns])
+    for image, image_out in zip(x, out, strict=True):
+        pillows = Image.fromarray(image).resize(size[::-1], Image.Resampling.NEAREST)
+        np.testing.assert_array_equal(image_out, np.asarray(pillows))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "size"),
+    [
+        ((8, 9, 3), np.uint8, (4, 3)),
+        ((7, 10, 1), np.uint8, (3, 4)),
+        ((7, 10, 3), np.float32, (4, 5)),
+    ],
+)
+def test_resizing_by_area_is_that_of_opencv(shape, dtype, size):
+    x = images(shape, dtype)
+    out = apply(x, T.Resize(size, interpolation="area"))
+    assert out.dtype == dtype
+    for image, image_out in zip(x, out, strict=True):
+        expected = opencv(image, size, cv2.INTER_AREA).astype(float)
+        tolerance = 1 if dtype == np.uint8 else 1e-5
+        np.testing.assert_allclose(image_out, expected, atol=tolerance)
+
+
+# RandomResizedCrop
+
+
+def test_a_random_resized_crop_is_the_crop_resized():
+    x = images((16, 20, 3), count=30)
+    applied = Applied(x, T.RandomResizedCrop((8, 6)))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        top, tall, _, left, wide, _ = random_resized_window(
+            rng, 16, 20, 8, 6, 0.08, 1.0, 3 / 4, 4 / 3
+        )
+        np.testing.assert_array_equal(out, resized(image, (8, 6), (top, tall, left, wide)))
+        part = np.ascontiguousarray(image[top : top + tall, left : left + wide])
+        expected = opencv(part, (8, 6), cv2.INTER_LINEAR)
+        np.testing.assert_allclose(out, expected.astype(float), atol=1)
+
+
+def test_a_random_resized_crop_takes_whole_pixels_if_asked():
+    x = images((16, 20), np.float32, count=30)
+    applied = Applied(x, T.RandomResizedCrop(8, interpolation="nearest", scale=(0.2, 0.4)))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        top, tall, _, left, wide, _ = random_resized_window(
+            rng, 16, 20, 8, 8, 0.2, 0.4, 3 / 4, 4 / 3
+        )
+        part = image[top : top + tall, left : left + wide]
+        pillows = Image.fromarray(part).resize((8, 8), Image.Resampling.NEAREST)
+        np.testing.assert_array_equal(out, np.asarray(pillows))
+
+
+def windows_drawn(height, width, scale, ratio, count=2000):
+    drawn = [
+        random_resized_window(Draws(state), height, width, 8, 8, *scale, *ratio)
+        for state in range(count)
+    ]
+    top, tall, upside, left, wide, mirrored = np.array(drawn).T
+    assert not np.any(upside)
+    assert not np.any(mirrored)
+    return top, tall, left, wide
+
+
+@pytest.mark.parametrize("scale", [(0.08, 1.0), (0.25, 0.5), (0.3, 0.3)])
+@pytest.mark.parametrize("ratio", [(3 / 4, 4 / 3), (0.5, 2.0), (1.0, 1.0)])
+def test_parts_have_areas_and_ratios_within_their_ranges(scale, ratio):
+    top, tall, left, wide = windows_drawn(400, 500, scale, ratio)
+    # The sides are rounded to whole pixels.
+    slack = 1 / tall + 1 / wide
+    area = tall * wide / (400 * 500)
+    assert np.all(area >= scale[0] * (1 - slack))
+    assert np.all(area <= scale[1] * (1 + slack))
+    assert np.all(wide / tall >= ratio[0] * (1 - slack))
+    assert np.all(wide / tall <= ratio[1] * (1 + slack))
+    assert np.all((top >= 0) & (top + tall <= 400) & (left >= 0) & (left + wide <= 500))
+    # Anywhere it fits.
+    for start, free in ((top, 400 - tall), (left, 500 - wide)):
+        loose = free > 50
+        assert stats.kstest(start[loose] / free[loose], "uniform").pvalue > 1e-4
+
+
+def test_areas_are_uniform_and_ratios_uniform_in_their_logarithm():
+    # So small that all of them fit.
+    _, tall, _, wide = windows_drawn(4000, 4000, (0.01, 0.2), (0.5, 2.0))
+    areas = stats.uniform(0.01, 0.19)
+    assert stats.kstest(tall * wide / 4000**2, areas.cdf).pvalue > 0.001
+    ratios = stats.uniform(math.log(0.5), math.log(4.0))
+    assert stats.kstest(np.log(wide / tall), ratios.cdf).pvalue > 0.001
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "part"),
+    [(10, 1000, (0, 10, 493, 13)), (1000, 10, (493, 13, 0, 10)), (1, 1, (0, 1, 0, 1))],
+)
+def test_where_nothing_fits_the_largest_part_of_a_fitting_ratio_is_taken_from_the_middle(
+    height, width, part
+):
+    found = set(zip(*windows_drawn(height, width, (1.0, 1.0), (3 / 4, 4 / 3), 20), strict=True))
+    assert found == {part}
+
+
+# Chains
+
+
+def test_a_chain_of_crops_and_flips_is_one_after_the_other():
+    x = images()
+    out = apply(
+        x,
+        T.Pad(1, fill=9),
+        T.RandomFlip(1.0),
+        T.CenterCrop((8, 11)),
+        T.RandomFlip(1.0, axis="vertical"),
+        T.Normalize([0.4, 0.5, 0.6], [0.2, 0.3, 0.4]),
+    )
+    padded = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)], constant_values=9)
+    expected = padded[:, :, ::-1][:, :8, :11][:, ::-1]
+    np.testing.assert_array_equal(out, normalized(expected, [0.4, 0.5, 0.6], [0.2, 0.3, 0.4]))
+
+
+def test_a_chain_with_a_resize_is_one_after_the_other():
+    x = images()
+    out = apply(
+        x,
+        T.RandomFlip(1.0),
+        T.Resize((9, 6)),
+        T.RandomFlip(1.0, axis="vertical"),
+        T.Pad((1, 0), fill=3),
+        T.Pad(2, border="reflect"),
+        T.Normalize(0.5, [0.1, 0.2, 0.3]),
+    )
+    # Reflected, the fill colour lies between pixels.
+    around = [(1, 1), (0, 0), (0, 0)], [(2, 2), (2, 2), (0, 0)]
+    for image, image_out in zip(x, out, strict=True):
+        expected = resized(image[:, ::-1], (9, 6))[::-1]
+        expected = np.pad(np.pad(expected, around[0], constant_values=3), around[1], "reflect")
+        np.testing.assert_array_equal(image_out, normalized(expected, 0.5, [0.1, 0.2, 0.3]))
+
+
+CHAINS = {
+    "pads of two colours": (
+        [T.Pad(1, fill=9), T.Pad((2, 1), fill=1)],
+        lambda x: np.pad(
+            np.pad(x, [(1, 1), (1, 1), (0, 0)], constant_values=9),
+            [(2, 2), (1, 1), (0, 0)],
+            constant_values=1,
+        ),
+    ),
+    "fill between pixels": (
+        [T.Resize((6, 5)), T.Pad((0, 1), fill=9), T.Pad(2, border="reflect")],
+        lambda x: np.pad(
+            np.pad(resized(x, (6, 5)), [(0, 0), (1, 1), (0, 0)], constant_values=9),
+            [(2, 2), (2, 2), (0, 0)],
+            "reflect",
+        ),
+    ),
+    "nearest behind bilinear": (
+        [T.Resize((8, 9)), T.Resize((4, 3), interpolation="nearest")],
+        lambda x: resized(x, (8, 9))[1::2, 1::3],
+    ),
+    "bilinear behind a pad": (
+        [T.Pad(1, fill=255), T.Resize((5, 8))],
+        lambda x: resized(np.pad(x, [(1, 1), (1, 1), (0, 0)], constant_values=255), (5, 8)),
+    ),
+    "bilinear twice": (
+        [T.Resize((9, 6)), T.Resize((4, 5))],
+        lambda x: resized(resized(x, (9, 6)), (4, 5)),
+    ),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_what_cannot_be_one_pass_is_as_if_one_after_the_other(chain):
+    ops, expected = CHAINS[chain]
+    x = images()
+    np.testing.assert_array_equal(apply(x, *ops), [expected(image) for image in x])
+
+
+def test_a_random_chain_is_one_after_the_other_with_the_same_draws():
+    x = images(count=30)
+    applied = Applied(x, T.RandomCrop((7, 10), pad=3), T.RandomFlip(), T.ToFloat())
+    for image, out, crop, flip in zip(
+        x, applied.out, applied.draws(0), applied.draws(1), strict=True
+    ):
+        padded = np.pad(image, [(3, 3), (3, 3), (0, 0)])
+        top, _, _, left, _, _ = crop_window(crop, 7, 10, 7, 10, 3, 3)
+        part = padded[top + 3 : top + 10, left + 3 : left + 13]
+        part = part[:, ::-1] if flip.random() < 0.5 else part
+        np.testing.assert_array_equal(out, part.astype(np.float32) * np.float32(1 / 255))
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: T.RandomCrop(0), r"`size` \(=0\) must be an integer of at least 1, or two"),
+        (lambda: T.RandomCrop((4, 0)), r"`size` \(=\(4, 0\)\) must be an integer of at least 1"),
+        (lambda: T.RandomCrop((4, 4, 4)), r"`size` \(=\(4, 4, 4\)\) must be"),
+        (lambda: T.RandomCrop(4.5), r"`size` \(=4.5\) must be"),
+        (lambda: T.RandomCrop(math.nan), r"`size` \(=nan\) must be"),
+        (lambda: T.RandomCrop((4, math.nan)), r"`size` \(=\(4, nan\)\) must be"),
+        (lambda: T.RandomCrop("32"), r"`size` \(='32'\) must be"),
+        (lambda: T.RandomCrop(None), r"`size` \(=None\) must be"),
+        (lambda: T.RandomCrop(4, pad=-1), r"`pad` \(=-1\) must be an integer of at least 0"),
+        (lambda: T.RandomCrop(4, pad=math.nan), r"`pad` \(=nan\) must be"),
+        (lambda: T.RandomCrop(4, fill=math.nan), r"`fill` \(=nan\) must be a finite number"),
+        (lambda: T.RandomCrop(4, border="wrap"), r"`border` \(='wrap'\) must be one of 'fill', 'reflect', 'edge'"),
+        (lambda: T.CenterCrop(0), r"`size` \(=0\) must be"),
+        (lambda: T.CenterCrop(math.nan), r"`size` \(=nan\) must be"),
+        (lambda: T.Pad(-1), r"`amount` \(=-1\) must be one, two or four integers of at least 0"),
+        (lambda: T.Pad((1, 2, 3)), r"`amount` \(=\(1, 2, 3\)\) must be"),
+        (lambda: T.Pad(math.nan), r"`amount` \(=nan\) must be"),
+        (lambda: T.Pad((1, 0.5)), r"`amount` \(=\(1, 0.5\)\) must be"),
+        (lambda: T.Pad(1, fill=math.inf), r"`fill` \(=inf\) must be a finite number"),
+        (lambda: T.Pad(0, border="mirror"), r"`border` \(='mirror'\) must be one of"),
+        (lambda: T.RandomFlip(2), r"`probability` \(=2\) must be from 0 to 1"),
+        (lambda: T.RandomFlip(-0.1), r"`probability` \(=-0.1\) must be from 0 to 1"),
+        (lambda: T.RandomFlip(math.nan), r"`probability` \(=nan\) must be from 0 to 1"),
+        (lambda: T.RandomFlip("often"), r"`probability` \(='often'\) must be from 0 to 1"),
+        (lambda: T.RandomFlip(axis="both"), r"`axis` \(='both'\) must be \"horizontal\" or \"vertical\""),
+        (lambda: T.Resize(0), r"`size` \(=0\) must be"),
+        (lambda: T.Resize((math.nan, 4)), r"`size` \(=\(nan, 4\)\) must be"),
+        (lambda: T.Resize(0, interpolation="area"), r"`size` \(=0\) must be"),
+        (lambda: T.Resize(4, interpolation="cubic"), r"`interpolation` \(='cubic'\) must be"),
+        (lambda: T.RandomResizedCrop(0), r"`size` \(=0\) must be"),
+        (lambda: T.RandomResizedCrop(4, scale=(0, 1)), r"`scale` \(=\(0, 1\)\) must be two finite numbers with 0 < low <= high <= 1"),
+        (lambda: T.RandomResizedCrop(4, scale=(0.5, 1.1)), r"`scale` .* 0 < low <= high <= 1"),
+        (lambda: T.RandomResizedCrop(4, scale=(0.9, 0.1)), r"`scale` .* 0 < low <= high <= 1"),
+        (lambda: T.RandomResizedCrop(4, scale=(math.nan, 1)), r"`scale` \(=\(nan, 1\)\)"),
+        (lambda: T.RandomResizedCrop(4, scale=(0.1, math.nan)), r"`scale` \(=\(0.1, nan\)\)"),
+        (lambda: T.RandomResizedCrop(4, scale=0.5), r"`scale` \(=0.5\) must be two"),
+        (lambda: T.RandomResizedCrop(4, ratio=(0, 1)), r"`ratio` \(=\(0, 1\)\) must be two finite numbers with 0 < low <= high"),
+        (lambda: T.RandomResizedCrop(4, ratio=(1, math.inf)), r"`ratio` \(=\(1, inf\)\)"),
+        (lambda: T.RandomResizedCrop(4, ratio=(1, math.nan)), r"`ratio` \(=\(1, nan\)\)"),
+        (lambda: T.RandomResizedCrop(4, interpolation="area"), r"`interpolation` \(='area'\) must be"),
+    ],
+)  # fmt: skip
+def test_parameters_that_cannot_work_are_refused_at_once(make, message):
+    with pytest.raises(lx.ArgumentError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("op", "samples", "message"),
+    [
+        (T.RandomCrop(8), images(), r"RandomCrop: `size` \(=\(8, 8\)\) must not exceed the image with its padding, \(7, 10\); the input is uint8\[7, 10, 3\]"),
+        (T.RandomCrop((7, 13), pad=1), images(), r"`size` \(=\(7, 13\)\) must not exceed the image with its padding, \(9, 12\)"),
+        (T.CenterCrop((7, 11)), images(), r"CenterCrop: `size` \(=\(7, 11\)\) must not exceed the image; the input is uint8\[7, 10, 3\]"),
+        (T.Pad(1, fill=256), images(), r"Pad: `fill` \(=256.0\) must be a value of uint8; the input is uint8\[7, 10, 3\]"),
+        (T.Pad(1, fill=-1), images(), r"Pad: `fill` \(=-1.0\) must be a value of uint8"),
+        (T.Pad(1, fill=0.5), images(), r"Pad: `fill` \(=0.5\) must be a value of uint8"),
+        (T.Pad(1, fill=2), images(dtype=np.bool), r"Pad: `fill` \(=2.0\) must be a value of bool"),
+        (T.Pad(1, fill=1e39), images(dtype=np.float32), r"Pad: `fill` \(=1e\+39\) must be a value of float32"),
+        (T.RandomCrop(4, pad=1, fill=999), images(), r"RandomCrop: `fill` \(=999.0\) must be a value of uint8"),
+        (T.Resize(4), images(dtype=np.float16), r"Resize takes integers, float32 or float64, not float16\[7, 10, 3\]"),
+        (T.Resize(4), images().astype(np.complex64), r"Resize takes integers, float32 or float64, not complex64"),
+        (T.Resize(4, interpolation="area"), images(dtype=np.float16), r"Resize takes integers, float32 or float64"),
+        (T.Resize(4, interpolation="area"), images((7, 10)), r"Resize with interpolation=\"area\" takes images of shape \(height, width, channels\), not uint8\[7, 10\]"),
+        (T.RandomResizedCrop(4), images(dtype=np.float16), r"RandomResizedCrop takes integers, float32 or float64"),
+    ],
+)  # fmt: skip
+def test_samples_that_do_not_fit_are_refused_with_the_op_and_their_spec(op, samples, message):
+    with pytest.raises(lx.ArgumentError, match=message):
+        lx.pipeline([op])(samples)
+
+
+EVERY_OP = [T.RandomCrop(1), T.CenterCrop(1), T.Pad(1), T.RandomFlip(), T.Resize(1), T.RandomResizedCrop(1)]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", EVERY_OP, ids=repr)
+@pytest.mark.parametrize("shape", [(), (7,), (1, 7, 10, 3), (7, 0, 3)])
+def test_what_is_no_image_is_refused_by_every_op(op, shape):
+    with pytest.raises(lx.ArgumentError, match=rf"{op.name} takes .*not uint8\[") as caught:
+        lx.pipeline([op])(np.zeros((2, *shape), np.uint8))
+    assert "op 0 of `transforms`" in "".join(caught.value.__notes__)

@@ -1,0 +1,150 @@
+"""Importing is cheap, the exported names are the promised ones, and imports point one way."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import loaderx
+
+REPOSITORY = Path(__file__).parents[2]
+
+# Prints one line for each thing that a statement made Python do and that a cheap import does not.
+PROBE = """
+import sys
+from numba.core import event
+with event.install_recorder("numba:compile") as recorder:
+    {statement}
+for name in ("jax", "jaxlib", "array_record", "flax"):
+    if name in sys.modules:
+        print("imported", name)
+for _ in recorder.buffer:
+    print("compiled")
+import threading
+for thread in threading.enumerate()[1:]:
+    print("started", thread.name)
+"""
+
+
+def costs(statement):
+    finished = subprocess.run(
+        [sys.executable, "-c", PROBE.format(statement=statement)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return set(finished.stdout.splitlines())
+
+
+def test_importing_loaderx_imports_no_jax_and_compiles_nothing():
+    assert costs("import loaderx") == set()
+
+
+def test_importing_every_exported_name_is_as_cheap():
+    assert costs("from loaderx import *") == set()
+
+
+def test_importing_the_command_line_is_as_cheap():
+    assert costs("import loaderx.cli") == set()
+
+
+@pytest.mark.parametrize(
+    ("statement", "cost"),
+    [
+        ("import jax", "imported jax"),
+        ("import array_record", "imported array_record"),
+        ("import numba; numba.njit('i8(i8)')(lambda x: x)", "compiled"),
+        ("import threading; threading.Timer(1, print).start()", "started Thread-1"),
+    ],
+)
+def test_the_probe_sees_what_it_looks_for(statement, cost):
+    assert cost in costs(statement)
+
+
+def test_every_exported_name_exists_and_is_listed_once():
+    assert len(loaderx.__all__) == len(set(loaderx.__all__))
+    missing = [name for name in loaderx.__all__ if not hasattr(loaderx, name)]
+    assert missing == []
+
+
+def test_a_star_import_gives_exactly_the_exported_names():
+    namespace = {}
+    exec("from loaderx import *", namespace)
+    del namespace["__builtins__"]
+    assert set(namespace) == set(loaderx.__all__)
+
+
+def test_type_checkers_see_the_exported_names():
+    tree = ast.parse(Path(loaderx.__file__).read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    assert ast.unparse(block.test) == "TYPE_CHECKING"
+    seen = [alias.asname for statement in block.body for alias in statement.names]
+    assert sorted(seen) == sorted(loaderx.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"loaderx.*'unknown'"):
+        _ = loaderx.unknown
+
+
+def lint_imports(folder):
+    """Check the import contracts of the tree in `folder`."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_imports_point_one_way():
+    finished = lint_imports(REPOSITORY)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "statement", "contract"),
+    [
+        ("kernels/gather.py", "import loaderx.spec", "Imports point one way"),
+        ("loaderx/order.py", "import loaderx.loader", "Imports point one way"),
+        ("loaderx/order.py", "import loaderx.cli", "Imports point one way"),
+        ("loaderx/loader.py", "import jax", "One place imports jax"),
+        ("kernels/gather.py", "import zstandard", "Kernels know numba and NumPy only"),
+        ("loaderx/surprise.py", "", "Imports point one way"),
+    ],
+)
+def test_the_import_contracts_can_be_broken(tmp_path, file, statement, contract):
+    shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
+    for name in ("loaderx", "kernels"):
+        shutil.copytree(REPOSITORY / name, tmp_path / name, symlinks=True)
+    with (tmp_path / file).open("a") as source:
+        source.write(f"\n{statement}\n")
+
+    finished = lint_imports(tmp_path)
+
+    assert finished.returncode == 1, finished.stdout + finished.stderr
+    broken = [line for line in finished.stdout.splitlines() if " BROKEN" in line]
+    assert any(line.startswith(contract) for line in broken), finished.stdout
+
+
+@pytest.mark.parametrize("statement", ["import kernels", "from kernels import gather"])
+def test_the_bare_name_kernels_is_banned(tmp_path, statement):
+    finished = subprocess.run(
+        [
+            *(sys.executable, "-m", "ruff", "check", "--no-cache", "--select", "TID251"),
+            *("--config", REPOSITORY / "pyproject.toml", "--stdin-filename", "module.py", "-"),
+        ],
+        input=statement,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 1, finished.stderr
+    assert "TID251" in finished.stdout

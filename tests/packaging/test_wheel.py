@@ -1,0 +1,125 @@
+"""What is installed from a wheel is the whole library, also where no repository is near."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import loaderx
+
+REPOSITORY = Path(__file__).parents[2]
+# What the build reads. A copy of it, since a build leaves files behind, and modules deleted
+# meanwhile would live on in the repository's own build folder.
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "loaderx", "kernels")
+
+
+@pytest.fixture(scope="module", params=["tree", "sdist"])
+def wheel(request, tmp_path_factory):
+    """A wheel, built from the repository and by way of a source distribution."""
+    folder = tmp_path_factory.mktemp("wheel")
+    tree = folder / "tree"
+    tree.mkdir()
+    for name in SOURCES:
+        if (REPOSITORY / name).is_dir():
+            shutil.copytree(
+                REPOSITORY / name,
+                tree / name,
+                symlinks=True,
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
+        else:
+            shutil.copy(REPOSITORY / name, tree / name)
+
+    # Without isolation the build takes setuptools from this environment and needs no network.
+    build = ["build", "--no-isolation", "--outdir", str(folder / "dist")]
+    # Without --wheel, `build` makes the sdist and then the wheel from the sdist alone.
+    selection = ["--wheel"] if request.param == "tree" else []
+    run("-m", *build, *selection, str(tree), cwd=folder)
+    (built,) = (folder / "dist").glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """A folder that holds nothing but the installed wheel."""
+    folder = tmp_path_factory.mktemp("installed")
+    run(
+        *("-m", "pip", "install", "--no-deps", "--no-index", "--disable-pip-version-check"),
+        *("--target", str(folder), str(wheel)),
+        cwd=folder,
+    )
+    return folder
+
+
+def run(*arguments, cwd, path=None):
+    """Run Python elsewhere: an editable install or the working folder must not supply modules."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if path is not None:
+        # PYTHONPATH comes before site-packages, and so before an editable install of loaderx.
+        environment["PYTHONPATH"] = str(path)
+    finished = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout.strip()
+
+
+def names(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+def test_the_wheel_has_one_top_level_package(wheel):
+    top_level = {name.partition("/")[0] for name in names(wheel)}
+    assert top_level == {"loaderx", f"loaderx-{loaderx.__version__}.dist-info"}
+
+
+def test_every_module_is_in_the_wheel(wheel):
+    expected = {
+        f"{prefix}/{file.relative_to(folder).as_posix()}"
+        for prefix, folder in [
+            ("loaderx", REPOSITORY / "loaderx"),
+            ("loaderx/kernels", REPOSITORY / "kernels"),
+        ]
+        for file in folder.rglob("*.py")
+    }
+    assert expected == {name for name in names(wheel) if name.endswith(".py")}
+    assert "loaderx/kernels/__init__.py" in expected
+
+
+def test_the_wheel_says_that_it_is_typed(wheel):
+    assert "loaderx/py.typed" in names(wheel)
+
+
+def test_the_licence_is_in_the_wheel(wheel):
+    licence = f"loaderx-{loaderx.__version__}.dist-info/licenses/LICENSE"
+    assert licence in names(wheel)
+
+
+def test_kernels_import_from_the_installed_wheel(installed, tmp_path):
+    file = run("-c", "import loaderx.kernels as k; print(k.__file__)", cwd=tmp_path, path=installed)
+    assert Path(file) == installed / "loaderx" / "kernels" / "__init__.py"
+
+
+def test_the_installed_loader_delivers_batches(installed, tmp_path):
+    program = """
+import numpy as np, loaderx
+loader = loaderx.DataLoader(
+    np.arange(10), batch_size=4, shuffle=False, num_epochs=1, output="numpy"
+)
+print(loaderx.__file__)
+print([batch.tolist() for batch in loader])
+"""
+    file, batches = run("-c", program, cwd=tmp_path, path=installed).splitlines()
+    assert Path(file).is_relative_to(installed)
+    assert batches == "[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]"
+
+
+def test_the_installed_command_gives_its_version(installed, tmp_path):
+    version = run("-m", "loaderx", "--version", cwd=tmp_path, path=installed)
+    assert version == f"loaderx {loaderx.__version__}"
+    assert (installed / "bin" / "loaderx").exists()
