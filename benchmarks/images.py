@@ -14,7 +14,6 @@ MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
 PAD = 4
 CROPPED = 224
-CHAINS = ("cifar", "imagenet")
 
 CHUNK = 256
 # Two epochs draw different crops: their means and standard deviations differ by less than this.

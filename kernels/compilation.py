@@ -60,9 +60,18 @@ class ForgivingCache(FunctionCache):
 
 def kernel(function: Function) -> Function:
     """Compile on first call, without the GIL, cached on disk where the disk allows."""
+    return _compiled(function, nogil=True)
+
+
+def brief_kernel(function: Function) -> Function:
+    """The same for what takes microseconds: it keeps the GIL, since getting it back takes longer when others want it."""
+    return _compiled(function, nogil=False)
+
+
+def _compiled(function: Function, nogil: bool) -> Function:
     if config.DISABLE_JIT:
         return _interpreted(function)
-    compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    compiled = numba.njit(nogil=nogil, error_model="numpy")(function)
     # Raised when neither the folder of the source file nor the user's cache folder can be written.
     with suppress(RuntimeError):
         compiled._cache = ForgivingCache(compiled.py_func)

@@ -8,7 +8,7 @@ import numpy as np
 from numba import carray
 from numpy.typing import NDArray
 
-from .compilation import kernel
+from .compilation import brief_kernel, kernel
 from .memory import copy_bytes, pointer
 
 LOW_HALF = 0 if np.little_endian else 1
@@ -16,7 +16,7 @@ Addresses = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 
-@kernel
+@brief_kernel
 def locate_rows(
     rows: NDArray[np.int64],
     starts: NDArray[np.int64],
@@ -44,6 +44,12 @@ def copy_rows(addresses: Addresses, size: int, out: Bytes) -> None:
     target = out.ctypes.data
     for i in range(addresses.shape[0]):
         copy_bytes(target + i * size, addresses[i], size)
+
+
+@brief_kernel
+def copy_few_rows(addresses: Addresses, size: int, out: Bytes) -> None:
+    """`copy_rows` for a few kilobytes."""
+    copy_rows(addresses, size, out)
 
 
 @kernel

@@ -187,8 +187,9 @@ def blend_window(
     left, right, inside = x.shape[1], 0, True
     for j in range(width):
         if columns[j] >= 0:
-            left = min(left, columns[j])
-            right = max(right, columns_high[j] + 1)
+            # Behind a flip or a mirrored border the second neighbour lies to the left.
+            left = min(left, columns[j], columns_high[j])
+            right = max(right, columns[j] + 1, columns_high[j] + 1)
         else:
             inside = False
     for i in range(height):

@@ -15,8 +15,8 @@ from .sources.source import store
 from .spec import Spec
 
 # Below this many bytes a second thread costs more than it brings; a transform does more per byte than a copy.
-BYTES_PER_PART = 256 * 1024
-TRANSFORMED_BYTES_PER_PART = 32 * 1024
+BYTES_PER_PART = 2 * 1024 * 1024
+TRANSFORMED_BYTES_PER_PART = 256 * 1024
 
 
 @dataclass(frozen=True)
@@ -140,13 +140,10 @@ class Assembly:
 class Pipeline:
     """Everything that is known about a batch before its rows are."""
 
-    def __init__(self, groups: Sequence[Group], order: Order, workers: int, spare: int) -> None:
+    def __init__(self, groups: Sequence[Group], order: Order, workers: int, prefetch: int) -> None:
         self.groups = tuple(groups)
         self.order = order
         self.fields = tuple(field for group in groups for field in group.fields)
-        self.pools = tuple(
-            Pool(order.batch_size * field.spec.nbytes, spare) for field in self.fields
-        )
         chains = [field.chain for field in self.fields]
         self.transformed = any(chain is not None for chain in chains)
         self.phases = max((len(chain.phases) for chain in chains if chain is not None), default=1)
@@ -158,9 +155,6 @@ class Pipeline:
                 assert chain is not None
                 self.halfway[number, phase] = len(self.halfway_specs)
                 self.halfway_specs.append(chain.phases[phase].output)
-        self.halfway_pools = [
-            Pool(order.batch_size * spec.nbytes, spare) for spec in self.halfway_specs
-        ]
         self._workers = workers
         self._row_bytes = sum(max(field.spec.nbytes, field.raw.nbytes) for field in self.fields)
         # Whether no Python code of a user takes part; what that costs is not known from the bytes.
@@ -169,6 +163,18 @@ class Pipeline:
             and all(field.chain is None or field.chain.compiled for field in group.fields)
             for group in groups
         )
+
+        # A batch that is not divided keeps one worker busy, and the next must lie ready when that one is done.
+        divided = self.parts(order.batch_size) > 1
+        self.ahead = prefetch if divided else prefetch + workers
+        # What is under way, what the consumer got, and what it had before.
+        self._keep = self.ahead + 2
+        self.pools = [self.pool(field.spec) for field in self.fields]
+        self.halfway_pools = [self.pool(spec) for spec in self.halfway_specs]
+
+    def pool(self, spec: Spec) -> Pool:
+        """Memory for one array of every batch."""
+        return Pool(self.order.batch_size * spec.nbytes, self._keep)
 
     def parts(self, size: int) -> int:
         """Into how many parts a batch of `size` samples is divided."""

@@ -59,11 +59,11 @@ class Return(weakref.ref[Lease]):
 
 
 class Pool:
-    """Slabs of one size; it keeps at most `spare` free ones and gives the others back to the system."""
+    """Slabs of one size. It grows while more than `keep` are in use, and shrinks back to that many."""
 
-    def __init__(self, nbytes: int, spare: int) -> None:
+    def __init__(self, nbytes: int, keep: int) -> None:
         self._nbytes = nbytes
-        self._spare = spare
+        self._keep = keep
         # Leases end in whichever thread drops the last reference, also inside a garbage collection that interrupts
         # this very class: so there is no lock to wait for, only atomic operations of the deque.
         self._free: deque[Slab] = deque()
@@ -95,5 +95,5 @@ class Pool:
         slab = ended.slab
         if POISON is not None:
             slab.fill(POISON)
-        if len(self._free) < self._spare:
+        if len(self._out) + len(self._free) < self._keep:
             self._free.append(slab)

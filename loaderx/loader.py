@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .assembly import Field, Group, Pipeline
-from .buffers import Pool
 from .compiler.entries import chains
 from .compiler.explain import explain
 from .device import JaxHandOff
 from .errors import ArgumentError
 from .iterator import LoaderIterator
 from .order import Order, Remainder, Span
-from .recipe import MASK, Recipe, with_mask
+from .recipe import MASK, MASK_SPEC, Recipe, with_mask
 from .sources import RecordSource, Source, as_source
 from .sources.source import RowSpec, check_lengths, specs_of
 from .spec import Spec
@@ -36,7 +35,7 @@ class DataLoader:
                 loader), "keep" (of a finite one), "drop", or "pad", which adds a boolean field "mask"
     transforms  {"image": [ops]}: compiled, sample by sample; a bare list goes to the only or the "data" field
     transform   called with each finished batch of NumPy arrays, in the background; gives the batch to deliver
-    prefetch    how many batches are kept ready
+    prefetch    how many batches are kept ready, beside those that the workers are at
     workers     how many threads build them; None is one per core
     output      "jax" or "numpy"
     sharding    how the batch is laid out over the devices of this process
@@ -59,7 +58,7 @@ class DataLoader:
         output: Literal["jax", "numpy"] = "jax",
         sharding: "Sharding | None" = None,
     ) -> None:
-        self._prefetch = _count("prefetch", prefetch)
+        prefetch = _count("prefetch", prefetch)
         self._workers = _count("workers", _cores() if workers is None else workers)
         if output not in ("jax", "numpy"):
             raise ArgumentError(f'`output` (={output!r}) must be "jax" or "numpy".')
@@ -89,9 +88,7 @@ class DataLoader:
             raise ArgumentError(f'remainder="pad" adds a field {MASK!r}, and `dataset` has one.')
         device = JaxHandOff(sharding) if output == "jax" else None
         groups = _groups(named, device, transforms, seed)
-        # Free slabs at most: as many as are built ahead, and the one that the consumer just gave back.
-        spare = self._prefetch + 1
-        pipeline = Pipeline(groups, order, self._workers, spare)
+        pipeline = Pipeline(groups, order, self._workers, prefetch)
         if device is not None:
             _check_sharding(device, pipeline, order)
         self._recipe = Recipe(
@@ -100,12 +97,12 @@ class DataLoader:
             structure=with_mask(structure) if padded else structure,
             hook=transform,
             device=device,
-            mask_pool=Pool(order.batch_size, spare) if padded else None,
+            mask_pool=pipeline.pool(MASK_SPEC) if padded else None,
         )
 
     def __iter__(self) -> LoaderIterator:
         """A new walk from the start; several may run side by side."""
-        return LoaderIterator(self._recipe, self._prefetch, self._workers)
+        return LoaderIterator(self._recipe, self._workers)
 
     def __len__(self) -> int:
         """The number of batches of a finite loader."""

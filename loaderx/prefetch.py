@@ -123,7 +123,7 @@ class Job:
         try:
             self._assembly = self._builder.begin(self.step, self.span)
         except BaseException as error:  # noqa: BLE001 - it is raised in the consumer
-            self.error = error
+            self._fail(error)
             self._ready.release()
             return
         self._fill_phase(0, began)
@@ -141,7 +141,7 @@ class Job:
             if self.error is None and not self.cancelled:
                 self._builder.fill(self._assembly, phase, part)
         except BaseException as error:  # noqa: BLE001 - it is raised in the consumer
-            self.error = self.error or error
+            self._fail(error)
         with self._lock:
             self._left -= 1
             last = self._left == 0
@@ -157,6 +157,12 @@ class Job:
         self.seconds += time.perf_counter() - began
         self._ready.release()
 
+    def _fail(self, error: BaseException) -> None:
+        if self.error is None:
+            # Without the frame of this object, or both would keep each other, and the batch, alive.
+            trace = error.__traceback__
+            self.error = error.with_traceback(trace and trace.tb_next)
+
     def _finish(self) -> None:
         assembly, self._assembly = self._assembly, None
         if self.error is None and not self.cancelled:
@@ -164,4 +170,4 @@ class Job:
                 self.nbytes = assembly.nbytes
                 self.batch = self._builder.finish(assembly)
             except BaseException as error:  # noqa: BLE001 - it is raised in the consumer
-                self.error = error
+                self._fail(error)

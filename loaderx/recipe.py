@@ -16,6 +16,7 @@ from .sources.source import RowSpec, assemble
 from .spec import Spec
 
 MASK = "mask"
+MASK_SPEC = Spec((), np.bool_)
 MOST_ROWS_IN_NOTE = 16
 
 
@@ -103,10 +104,9 @@ class Recipe:
 
 def with_mask(structure: RowSpec) -> RowSpec:
     """The structure of the rows with a mask added to it."""
-    mask = Spec((), np.bool_)
     if isinstance(structure, dict):
-        return {**structure, MASK: mask}
-    return (structure, mask) if isinstance(structure, Spec) else (*structure, mask)
+        return {**structure, MASK: MASK_SPEC}
+    return (structure, MASK_SPEC) if isinstance(structure, Spec) else (*structure, MASK_SPEC)
 
 
 def explain(error: BaseException, step: int, rows: NDArray[np.int64] | None) -> None:

@@ -35,6 +35,9 @@ def copy_rows(addresses, size, out):
     out[: len(addresses) * size] = np.concatenate([*everything, np.empty(0, np.uint8)])
 
 
+copy_few_rows = copy_rows
+
+
 def collect_rows(addresses, offsets, unit, swap, out):
     elements = out.reshape(len(addresses), len(offsets), unit)
     for i, address in enumerate(addresses):

@@ -53,7 +53,8 @@ class DirectPipeline:
         """The compiled chain for samples of `spec`."""
         if spec not in self._chains:
             # A copy: a view would keep all samples of the first call for as long as this lives.
-            fields = {"data": (spec, sample.copy)}
+            first = np.array(sample)
+            fields = {"data": (spec, lambda: first)}
             self._chains[spec] = chains(self._transforms, fields, self._seed)["data"]
         return self._chains[spec]
 

@@ -8,11 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError, DataError
-from loaderx.kernels.gather import collect_rows, copy_rows, narrow_floats, narrow_integers
+from loaderx.kernels.gather import (
+    collect_rows,
+    copy_few_rows,
+    copy_rows,
+    narrow_floats,
+    narrow_integers,
+)
 from loaderx.spec import Spec
 
 from .layout import Layout
 
+# Copied in a few microseconds.
+FEW_BYTES = 32 * 1024
 Rows: TypeAlias = NDArray[np.int64]
 Array: TypeAlias = NDArray[Any]
 # The spec of a source has the structure of its rows.
@@ -131,7 +139,8 @@ def gather(
         collect_rows(addresses, layout.offsets, layout.unit, layout.swap, as_bytes(collected))
         store(collected, rows, out)
     elif out.dtype == spec.dtype:
-        copy_rows(addresses, spec.nbytes, as_bytes(flat))
+        copy = copy_few_rows if out.nbytes <= FEW_BYTES else copy_rows
+        copy(addresses, spec.nbytes, as_bytes(flat))
     else:
         narrow(spec, rows, addresses, flat)
 

@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from loaderx.errors import ArgumentError
 from loaderx.kernels.pixels import luminance, precise, saturate
 from loaderx.spec import Spec
@@ -72,7 +74,8 @@ def contrast(x: Any, rng: Any, amount: float, white: float) -> None:
     """Towards the mean grey, or away from it."""
     factor = precise(rng.uniform(max(0.0, 1.0 - amount), 1.0 + amount), x)
     height, width, channels = x.shape
-    total: Any = 0.0
+    # A Python float would take the precision of the lines in plain Python, but not in compiled code.
+    total: Any = np.float64(0)
     for i in range(height):
         line: Any = precise(0, x)
         for j in range(width):

@@ -48,7 +48,7 @@ def _check_fill(fill: float, spec: Spec, name: str) -> None:
     elif spec.dtype.kind == "b":
         fits = fill in (0, 1)
     else:
-        fits = spec.dtype.kind != "f" or abs(fill) <= np.finfo(spec.dtype).max
+        fits = spec.dtype.kind != "f" or abs(fill) <= float(np.finfo(spec.dtype).max)
     if not fits:
         raise ArgumentError(
             f"{name}: `fill` (={fill!r}) must be a value of {spec.dtype}; the input is {spec}."

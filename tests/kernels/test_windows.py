@@ -205,13 +205,13 @@ def test_copied_and_scaled_windows_equal_their_twins(rows, channels, columns, dt
     check_guard(memory, out.size)
 
 
-def blended_table(table, size):
-    """Between each coordinate of a table and the next, some of them exactly on a pixel."""
-    low = np.array(table, np.int32)
-    weight = np.linspace(0, 0.9, len(low), dtype=np.float32)
-    weight[low < 0] = 0
-    high = np.where(low < 0, -1, np.minimum(low + (weight > 0), size - 1)).astype(np.int32)
-    return low, high, weight
+def blended_table(table):
+    """Between each coordinate of a table and the next, which may lie on either side; the last exactly on a pixel."""
+    low, high = np.array(table, np.int32), np.array([*table[1:], table[-1]], np.int32)
+    weight = np.linspace(0.9, 0, len(low), dtype=np.float32)
+    outside = (low < 0) | (high < 0)
+    weight[outside] = 0
+    return low, np.where(outside, low, high), weight
 
 
 def blended(kernel, x, rows, columns, whole, out):
@@ -228,7 +228,7 @@ def blended(kernel, x, rows, columns, whole, out):
 @pytest.mark.parametrize(("rows", "channels"), ROWS_AND_CHANNELS)
 def test_blended_windows_equal_their_twin(rows, channels, columns, dtype):
     x = image(channels, dtype)
-    rows, columns = blended_table(TABLES[rows], 5), blended_table(columns, 5)
+    rows, columns = blended_table(TABLES[rows]), blended_table(columns)
     shape = (len(rows[0]), len(columns[0]), channels)
     for whole in (False, True):
         memory, out = guarded(shape, np.float32)

@@ -7,8 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from loaderx import DataLoader, NPDataset
-from loaderx.assembly import BYTES_PER_PART
+from loaderx import DataLoader, NPDataset, assembly
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -24,9 +23,13 @@ crews = pytest.mark.parametrize(
 )
 
 VALUES = np.random.default_rng(0).integers(0, 256, (ROWS, 16 * 1024), np.uint8)
-# A batch of them is divided into parts, one for each worker of the largest crew.
-assert BATCH * VALUES[0].nbytes >= 4 * BYTES_PER_PART
 LABELS = np.arange(ROWS) * 3 - 100
+
+
+@pytest.fixture(autouse=True)
+def _divided(monkeypatch):
+    """A batch of these is divided into parts, one for each worker of the largest crew."""
+    monkeypatch.setattr(assembly, "BYTES_PER_PART", BATCH * VALUES[0].nbytes // 4)
 
 
 class Rows:
@@ -60,7 +63,7 @@ SOURCES = {
     "arrays": lambda folder: {"image": VALUES, "label": LABELS},
     "mapped": lambda folder: {"image": NPDataset(path_of_values(folder)), "label": LABELS},
     "split": lambda folder: NPDataset(VALUES).split(0.9)[0],
-    "fortran": lambda folder: np.asfortranarray(VALUES[:, :500]),
+    "fortran": lambda folder: np.asfortranarray(VALUES),
     "tuple": lambda folder: (VALUES, LABELS),
     "object": lambda folder: Rows(),
     "object of many rows": lambda folder: ManyRows(),
@@ -83,6 +86,12 @@ def assert_identical(batches, expected):
             np.testing.assert_array_equal(leaf, twin, strict=True)
 
 
+@pytest.fixture
+def divided(monkeypatch):
+    """Small batches are divided among the workers as large ones are."""
+    monkeypatch.setattr(assembly, "BYTES_PER_PART", 1024)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("determinism")
@@ -90,7 +99,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("output", ["numpy", "jax"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_batches_are_bit_identical_for_any_crew(folder, source, output):
+def test_batches_are_bit_identical_for_any_crew(divided, folder, source, output):
     def batches_of(crew):
         data = SOURCES[source](folder)
         return taken(DataLoader(data, batch_size=BATCH, seed=5, output=output, **crew))
@@ -103,7 +112,7 @@ def test_batches_are_bit_identical_for_any_crew(folder, source, output):
 
 @crews
 @pytest.mark.parametrize("output", ["numpy", "jax"])
-def test_batches_hold_the_rows_that_the_loader_names(output, crew):
+def test_batches_hold_the_rows_that_the_loader_names(divided, output, crew):
     data = {"image": VALUES, "label": LABELS}
     loader = DataLoader(data, batch_size=BATCH, output=output, transform=darken, **crew)
     label_type = np.int64 if output == "numpy" else np.int32
@@ -116,7 +125,7 @@ def test_batches_hold_the_rows_that_the_loader_names(output, crew):
 
 @crews
 @pytest.mark.parametrize("remainder", ["straddle", "keep", "drop", "pad"])
-def test_any_batch_can_be_had_by_its_step(remainder, crew):
+def test_any_batch_can_be_had_by_its_step(divided, remainder, crew):
     data = {"image": VALUES[:, :10], "label": LABELS}
     options = {"batch_size": BATCH, "num_epochs": 3, "remainder": remainder, "output": "numpy"}
     loader = DataLoader(data, **options, **crew)
@@ -130,7 +139,7 @@ def test_any_batch_can_be_had_by_its_step(remainder, crew):
         np.testing.assert_array_equal(picked["label"], LABELS[rows])
 
 
-def test_a_batch_picked_while_an_iterator_runs_disturbs_neither():
+def test_a_batch_picked_while_an_iterator_runs_disturbs_neither(divided):
     loader = DataLoader(VALUES, batch_size=BATCH, output="numpy", workers=2, prefetch=4)
     expected = taken(loader, 20)
     with iter(loader) as iterator:
@@ -139,8 +148,18 @@ def test_a_batch_picked_while_an_iterator_runs_disturbs_neither():
             np.testing.assert_array_equal(batch, expected[step][0])
 
 
-def test_a_large_batch_of_a_python_object_is_read_in_parts_by_several_threads():
-    """What makes the tests above tests of anything: the crew does share one batch."""
+def test_batches_large_enough_to_be_divided_are_bit_identical_too():
+    row = 4 * assembly.BYTES_PER_PART // BATCH
+    values = np.random.default_rng(0).integers(0, 256, (ROWS, row), np.uint8)
+    for crew in CREWS:
+        loader = DataLoader(values, batch_size=BATCH, output="numpy", **crew)
+        with iter(loader) as iterator:
+            for step, batch in enumerate(itertools.islice(iterator, 3)):
+                np.testing.assert_array_equal(batch, values[loader.indices(step)])
+
+
+def test_one_batch_is_read_in_parts_by_several_threads():
+    """What makes the tests above tests of anything."""
     sizes = []
 
     class Recorded(ManyRows):

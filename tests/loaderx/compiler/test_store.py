@@ -168,7 +168,11 @@ SHIFTED = [12.0, 12.0, 12.0]
 
 
 def environment(tmp_path):
-    inherited = {name: os.environ[name] for name in os.environ if not name.startswith("LOADERX_")}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("LOADERX_", "NUMBA_", "PYTHON"))
+    }
     return {
         **inherited,
         "LOADERX_CACHE_DIR": str(tmp_path / "cache"),

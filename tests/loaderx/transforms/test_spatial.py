@@ -1,6 +1,7 @@
-"""Crops, pads, flips and resizes show what NumPy, OpenCV and Pillow show; chains of them what one after the other does."""
+"""Crops, pads, flips and resizes are those of NumPy, OpenCV and Pillow; a chain of them is one after the other."""
 
 import math
+import re
 
 import cv2
 import numpy as np
@@ -77,13 +78,12 @@ def test_a_sample_is_cropped_by_its_place_in_the_stream_alone():
     [
         ((7, 10), (2, 3), "fill", 9),
         ((4, 5), (20, 25), "reflect", 0),
-        ((7, 10), 0, "fill", 0),
     ],
 )
 def test_a_random_crop_of_a_padded_image_is_a_part_of_numpys_padding(size, pad, border, fill):
     x = images(count=20)
     applied = Applied(x, T.RandomCrop(size, pad, border=border, fill=fill))
-    down, across = np.broadcast_to(pad, 2)
+    down, across = pad
     around = ((down, down), (across, across), (0, 0))
     for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
         if border == "fill":
@@ -93,8 +93,6 @@ def test_a_random_crop_of_a_padded_image_is_a_part_of_numpys_padding(size, pad, 
         top, _, _, left, _, _ = crop_window(rng, 7, 10, *size, down, across)
         inside = padded[top + down :, left + across :]
         np.testing.assert_array_equal(out, inside[: size[0], : size[1]])
-    if pad == 0:
-        np.testing.assert_array_equal(applied.out, x)
 
 
 @pytest.mark.parametrize(
@@ -102,16 +100,13 @@ def test_a_random_crop_of_a_padded_image_is_a_part_of_numpys_padding(size, pad, 
     [
         ((7, 10, 3), np.uint8, (1, 2, 3, 0), "fill", 7),
         ((7, 10), np.uint8, 3, "reflect", 0),
-        ((7, 10, 2), np.float32, (15, 1), "edge", 0),
-        ((1, 1, 4), np.int32, 2, "fill", -(2**31)),
+        ((1, 1, 4), np.int32, (15, 1), "edge", 0),
     ],
 )
 def test_padding_is_that_of_numpy(shape, dtype, amount, border, fill):
     x = images(shape, dtype)
     out = apply(x, T.Pad(amount, border=border, fill=fill))
-    sides = np.broadcast_to(amount, 2).repeat(2) if np.size(amount) < 4 else np.array(amount)
-    if np.size(amount) == 2:
-        sides = np.repeat(amount, 2)
+    sides = amount if np.size(amount) == 4 else np.broadcast_to(amount, 2).repeat(2)
     around = [(0, 0), tuple(sides[:2]), tuple(sides[2:])] + [(0, 0)] * (len(shape) - 2)
     given = {"constant_values": fill} if border == "fill" else {}
     expected = np.pad(x, around, "constant" if border == "fill" else border, **given)
@@ -119,11 +114,10 @@ def test_padding_is_that_of_numpy(shape, dtype, amount, border, fill):
     np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize(("size", "top", "left"), [((4, 5), 1, 2), ((7, 10), 0, 0), ((1, 1), 3, 4)])
-def test_a_centre_crop_is_the_part_in_the_middle(size, top, left):
+def test_a_centre_crop_is_the_part_in_the_middle():
     x = images((7, 10, 4), np.uint16)
-    out = apply(x, T.CenterCrop(size))
-    np.testing.assert_array_equal(out, x[:, top : top + size[0], left : left + size[1]])
+    # As high as the image, and with one column more left over on the right than on the left.
+    np.testing.assert_array_equal(apply(x, T.CenterCrop((7, 5))), x[:, :, 2:7])
 
 
 # Flip
@@ -148,10 +142,7 @@ def test_images_are_flipped_as_often_as_asked(probability):
     np.testing.assert_array_equal(flipped, drawn)
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype"),
-    [((7, 10), np.int32), ((1, 1, 3), np.float64), ((5, 9, 1), np.bool), ((6, 3, 2), np.float16)],
-)
+@pytest.mark.parametrize(("shape", "dtype"), [((7, 10), np.bool), ((6, 3, 2), np.float16)])
 def test_images_of_any_shape_and_dtype_are_flipped(shape, dtype):
     x = images(shape, dtype)
     out = apply(x, T.RandomFlip(1.0))
@@ -203,9 +194,8 @@ def opencv(image, size, interpolation):
     [
         ((7, 10, 3), np.uint8, (4, 21)),
         ((7, 10, 3), np.float32, (12, 5)),
-        ((7, 10), np.uint8, (9, 4)),
         ((7, 10, 4), np.uint16, (3, 13)),
-        ((1, 1, 3), np.float64, (3, 2)),
+        ((1, 6), np.float64, (3, 4)),
     ],
 )
 def test_bilinear_resizing_is_that_of_opencv(shape, dtype, size):
@@ -222,8 +212,7 @@ def test_bilinear_resizing_is_that_of_opencv(shape, dtype, size):
 
 def test_resizing_to_the_same_size_changes_nothing():
     x = images((7, 10, 2), np.float32)
-    x[0, 3, 4] = np.inf
-    x[1, 6, 9] = np.nan
+    x[1, 3, 4] = np.nan
     np.testing.assert_array_equal(apply(x, T.Resize((7, 10))), x)
 
 
@@ -242,22 +231,12 @@ def test_nearest_resizing_takes_the_pixels_that_pillow_takes(shape, dtype, size)
         np.testing.assert_array_equal(image_out, np.asarray(pillows))
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype", "size"),
-    [
-        ((8, 9, 3), np.uint8, (4, 3)),
-        ((7, 10, 1), np.uint8, (3, 4)),
-        ((7, 10, 3), np.float32, (4, 5)),
-    ],
-)
-def test_resizing_by_area_is_that_of_opencv(shape, dtype, size):
-    x = images(shape, dtype)
-    out = apply(x, T.Resize(size, interpolation="area"))
-    assert out.dtype == dtype
+def test_resizing_by_area_is_that_of_opencv():
+    x = images()
+    out = apply(x, T.Resize((3, 5), interpolation="area"))
     for image, image_out in zip(x, out, strict=True):
-        expected = opencv(image, size, cv2.INTER_AREA).astype(float)
-        tolerance = 1 if dtype == np.uint8 else 1e-5
-        np.testing.assert_allclose(image_out, expected, atol=tolerance)
+        expected = opencv(image, (3, 5), cv2.INTER_AREA).astype(float)
+        np.testing.assert_allclose(image_out, expected, atol=1)
 
 
 # RandomResizedCrop
@@ -362,12 +341,12 @@ def test_a_chain_with_a_resize_is_one_after_the_other():
         T.RandomFlip(1.0),
         T.Resize((9, 6)),
         T.RandomFlip(1.0, axis="vertical"),
-        T.Pad((1, 0), fill=3),
+        T.Pad(1, fill=3),
         T.Pad(2, border="reflect"),
         T.Normalize(0.5, [0.1, 0.2, 0.3]),
     )
     # Reflected, the fill colour lies between pixels.
-    around = [(1, 1), (0, 0), (0, 0)], [(2, 2), (2, 2), (0, 0)]
+    around = [(1, 1), (1, 1), (0, 0)], [(2, 2), (2, 2), (0, 0)]
     for image, image_out in zip(x, out, strict=True):
         expected = resized(image[:, ::-1], (9, 6))[::-1]
         expected = np.pad(np.pad(expected, around[0], constant_values=3), around[1], "reflect")
@@ -383,25 +362,15 @@ CHAINS = {
             constant_values=1,
         ),
     ),
-    "fill between pixels": (
-        [T.Resize((6, 5)), T.Pad((0, 1), fill=9), T.Pad(2, border="reflect")],
-        lambda x: np.pad(
-            np.pad(resized(x, (6, 5)), [(0, 0), (1, 1), (0, 0)], constant_values=9),
-            [(2, 2), (2, 2), (0, 0)],
-            "reflect",
-        ),
-    ),
     "nearest behind bilinear": (
         [T.Resize((8, 9)), T.Resize((4, 3), interpolation="nearest")],
         lambda x: resized(x, (8, 9))[1::2, 1::3],
     ),
-    "bilinear behind a pad": (
-        [T.Pad(1, fill=255), T.Resize((5, 8))],
-        lambda x: resized(np.pad(x, [(1, 1), (1, 1), (0, 0)], constant_values=255), (5, 8)),
-    ),
-    "bilinear twice": (
-        [T.Resize((9, 6)), T.Resize((4, 5))],
-        lambda x: resized(resized(x, (9, 6)), (4, 5)),
+    "bilinear behind a pad, and again": (
+        [T.Pad(1, fill=255), T.Resize((9, 6)), T.Resize((4, 5))],
+        lambda x: resized(
+            resized(np.pad(x, [(1, 1), (1, 1), (0, 0)], constant_values=255), (9, 6)), (4, 5)
+        ),
     ),
 }
 
@@ -411,6 +380,19 @@ def test_what_cannot_be_one_pass_is_as_if_one_after_the_other(chain):
     ops, expected = CHAINS[chain]
     x = images()
     np.testing.assert_array_equal(apply(x, *ops), [expected(image) for image in x])
+
+
+def test_columns_of_a_table_are_normalized_one_by_one_behind_a_window_too():
+    x = images((7, 10))
+    out = apply(x, T.RandomFlip(1.0), T.Normalize(np.arange(10) / 10, 1.0))
+    np.testing.assert_array_equal(out, normalized(np.flip(x, 2), np.arange(10) / 10, 1.0))
+
+
+def test_a_mask_of_booleans_is_resized_to_booleans_whatever_follows():
+    x = images((7, 10), np.bool)
+    out = apply(x, T.Resize((4, 6)), T.ToFloat())
+    expected = [resized(image.astype(np.uint8), (4, 6)) for image in x]
+    np.testing.assert_array_equal(out, expected)
 
 
 def test_a_random_chain_is_one_after_the_other_with_the_same_draws():
@@ -426,89 +408,137 @@ def test_a_random_chain_is_one_after_the_other_with_the_same_draws():
         np.testing.assert_array_equal(out, part.astype(np.float32) * np.float32(1 / 255))
 
 
+# Fields that move together
+
+
+def together(ops, **fields):
+    loader = lx.DataLoader(
+        fields,
+        batch_size=5,
+        shuffle=False,
+        num_epochs=1,
+        output="numpy",
+        transforms={tuple(fields): ops},
+    )
+    return loader.batch(0)
+
+
+def test_an_image_and_its_mask_show_the_same_window():
+    x = images()
+    out = together([T.RandomCrop((7, 10), pad=3), T.RandomFlip()], image=x, mask=x[..., 1].copy())
+    np.testing.assert_array_equal(out["image"][..., 1], out["mask"])
+    assert not np.array_equal(out["mask"], x[..., 1])
+
+
+@pytest.mark.parametrize(("size", "interpolation"), [((4, 21), "bilinear"), ((3, 5), "area")])
+def test_labels_of_pixels_are_never_mixed(size, interpolation):
+    x, labels = images(), images((7, 10), seed=1)
+    out = together([T.Resize(size, interpolation=interpolation)], image=x, mask=labels)
+    np.testing.assert_array_equal(
+        out["image"], apply(x, T.Resize(size, interpolation=interpolation))
+    )
+    rows = (np.arange(size[0]) * 2 + 1) * 7 // (2 * size[0])
+    columns = (np.arange(size[1]) * 2 + 1) * 10 // (2 * size[1])
+    np.testing.assert_array_equal(out["mask"], labels[:, rows][:, :, columns])
+
+
+def test_fields_of_different_size_cannot_move_together():
+    message = "RandomFlip: fields that move together must have the same height and width"
+    with pytest.raises(lx.ArgumentError, match=message):
+        together([T.RandomFlip()], image=images(), mask=images((7, 9)))
+
+
 # Refusals
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: T.RandomCrop(0), r"`size` \(=0\) must be an integer of at least 1, or two"),
-        (lambda: T.RandomCrop((4, 0)), r"`size` \(=\(4, 0\)\) must be an integer of at least 1"),
-        (lambda: T.RandomCrop((4, 4, 4)), r"`size` \(=\(4, 4, 4\)\) must be"),
-        (lambda: T.RandomCrop(4.5), r"`size` \(=4.5\) must be"),
-        (lambda: T.RandomCrop(math.nan), r"`size` \(=nan\) must be"),
-        (lambda: T.RandomCrop((4, math.nan)), r"`size` \(=\(4, nan\)\) must be"),
-        (lambda: T.RandomCrop("32"), r"`size` \(='32'\) must be"),
-        (lambda: T.RandomCrop(None), r"`size` \(=None\) must be"),
-        (lambda: T.RandomCrop(4, pad=-1), r"`pad` \(=-1\) must be an integer of at least 0"),
-        (lambda: T.RandomCrop(4, pad=math.nan), r"`pad` \(=nan\) must be"),
-        (lambda: T.RandomCrop(4, fill=math.nan), r"`fill` \(=nan\) must be a finite number"),
-        (lambda: T.RandomCrop(4, border="wrap"), r"`border` \(='wrap'\) must be one of 'fill', 'reflect', 'edge'"),
-        (lambda: T.CenterCrop(0), r"`size` \(=0\) must be"),
-        (lambda: T.CenterCrop(math.nan), r"`size` \(=nan\) must be"),
-        (lambda: T.Pad(-1), r"`amount` \(=-1\) must be one, two or four integers of at least 0"),
-        (lambda: T.Pad((1, 2, 3)), r"`amount` \(=\(1, 2, 3\)\) must be"),
-        (lambda: T.Pad(math.nan), r"`amount` \(=nan\) must be"),
-        (lambda: T.Pad((1, 0.5)), r"`amount` \(=\(1, 0.5\)\) must be"),
-        (lambda: T.Pad(1, fill=math.inf), r"`fill` \(=inf\) must be a finite number"),
-        (lambda: T.Pad(0, border="mirror"), r"`border` \(='mirror'\) must be one of"),
-        (lambda: T.RandomFlip(2), r"`probability` \(=2\) must be from 0 to 1"),
-        (lambda: T.RandomFlip(-0.1), r"`probability` \(=-0.1\) must be from 0 to 1"),
-        (lambda: T.RandomFlip(math.nan), r"`probability` \(=nan\) must be from 0 to 1"),
-        (lambda: T.RandomFlip("often"), r"`probability` \(='often'\) must be from 0 to 1"),
-        (lambda: T.RandomFlip(axis="both"), r"`axis` \(='both'\) must be \"horizontal\" or \"vertical\""),
-        (lambda: T.Resize(0), r"`size` \(=0\) must be"),
-        (lambda: T.Resize((math.nan, 4)), r"`size` \(=\(nan, 4\)\) must be"),
-        (lambda: T.Resize(0, interpolation="area"), r"`size` \(=0\) must be"),
-        (lambda: T.Resize(4, interpolation="cubic"), r"`interpolation` \(='cubic'\) must be"),
-        (lambda: T.RandomResizedCrop(0), r"`size` \(=0\) must be"),
-        (lambda: T.RandomResizedCrop(4, scale=(0, 1)), r"`scale` \(=\(0, 1\)\) must be two finite numbers with 0 < low <= high <= 1"),
-        (lambda: T.RandomResizedCrop(4, scale=(0.5, 1.1)), r"`scale` .* 0 < low <= high <= 1"),
-        (lambda: T.RandomResizedCrop(4, scale=(0.9, 0.1)), r"`scale` .* 0 < low <= high <= 1"),
-        (lambda: T.RandomResizedCrop(4, scale=(math.nan, 1)), r"`scale` \(=\(nan, 1\)\)"),
-        (lambda: T.RandomResizedCrop(4, scale=(0.1, math.nan)), r"`scale` \(=\(0.1, nan\)\)"),
-        (lambda: T.RandomResizedCrop(4, scale=0.5), r"`scale` \(=0.5\) must be two"),
-        (lambda: T.RandomResizedCrop(4, ratio=(0, 1)), r"`ratio` \(=\(0, 1\)\) must be two finite numbers with 0 < low <= high"),
-        (lambda: T.RandomResizedCrop(4, ratio=(1, math.inf)), r"`ratio` \(=\(1, inf\)\)"),
-        (lambda: T.RandomResizedCrop(4, ratio=(1, math.nan)), r"`ratio` \(=\(1, nan\)\)"),
-        (lambda: T.RandomResizedCrop(4, interpolation="area"), r"`interpolation` \(='area'\) must be"),
-    ],
-)  # fmt: skip
+REFUSED = [
+    (lambda: T.RandomCrop(0), "`size` (=0) must be an integer of at least 1, or two of them."),
+    (lambda: T.RandomCrop((4, 0)), "`size` (=(4, 0)) must be an integer of at least 1"),
+    (lambda: T.RandomCrop((4, 4, 4)), "`size` (=(4, 4, 4)) must be"),
+    (lambda: T.RandomCrop(4.5), "`size` (=4.5) must be"),
+    (lambda: T.RandomCrop(math.nan), "`size` (=nan) must be"),
+    (lambda: T.RandomCrop((4, math.nan)), "`size` (=(4, nan)) must be"),
+    (lambda: T.RandomCrop("32"), "`size` (='32') must be"),
+    (lambda: T.RandomCrop(None), "`size` (=None) must be"),
+    (lambda: T.RandomCrop(4, pad=-1), "`pad` (=-1) must be an integer of at least 0"),
+    (lambda: T.RandomCrop(4, pad=math.nan), "`pad` (=nan) must be"),
+    (lambda: T.RandomCrop(4, fill=math.nan), "`fill` (=nan) must be a finite number."),
+    (lambda: T.RandomCrop(4, border="wrap"), "`border` (='wrap') must be one of 'fill', 'reflect', 'edge'."),
+    (lambda: T.CenterCrop(0), "`size` (=0) must be"),
+    (lambda: T.CenterCrop(math.nan), "`size` (=nan) must be"),
+    (lambda: T.Pad(-1), "`amount` (=-1) must be one, two or four integers of at least 0."),
+    (lambda: T.Pad((1, 2, 3)), "`amount` (=(1, 2, 3)) must be"),
+    (lambda: T.Pad(math.nan), "`amount` (=nan) must be"),
+    (lambda: T.Pad((1, 0.5)), "`amount` (=(1, 0.5)) must be"),
+    (lambda: T.Pad(1, fill=math.inf), "`fill` (=inf) must be a finite number."),
+    (lambda: T.Pad(0, border="mirror"), "`border` (='mirror') must be one of"),
+    (lambda: T.RandomFlip(2), "`probability` (=2) must be from 0 to 1."),
+    (lambda: T.RandomFlip(-0.1), "`probability` (=-0.1) must be from 0 to 1."),
+    (lambda: T.RandomFlip(math.nan), "`probability` (=nan) must be from 0 to 1."),
+    (lambda: T.RandomFlip("often"), "`probability` (='often') must be from 0 to 1."),
+    (lambda: T.RandomFlip(axis="both"), """`axis` (='both') must be "horizontal" or "vertical"."""),
+    (lambda: T.Resize(0), "`size` (=0) must be"),
+    (lambda: T.Resize((math.nan, 4)), "`size` (=(nan, 4)) must be"),
+    (lambda: T.Resize(0, interpolation="area"), "`size` (=0) must be"),
+    (lambda: T.Resize(4, interpolation="cubic"), "`interpolation` (='cubic') must be"),
+    (lambda: T.RandomResizedCrop(0), "`size` (=0) must be"),
+    (lambda: T.RandomResizedCrop(4, scale=(0, 1)), "`scale` (=(0, 1)) must be two finite numbers with 0 < low"),
+    (lambda: T.RandomResizedCrop(4, scale=(0.5, 1.1)), "must be two finite numbers with 0 < low <= high <= 1."),
+    (lambda: T.RandomResizedCrop(4, scale=(0.9, 0.1)), "`scale` (=(0.9, 0.1)) must be"),
+    (lambda: T.RandomResizedCrop(4, scale=(math.nan, 1)), "`scale` (=(nan, 1)) must be"),
+    (lambda: T.RandomResizedCrop(4, scale=(0.1, math.nan)), "`scale` (=(0.1, nan)) must be"),
+    (lambda: T.RandomResizedCrop(4, scale=0.5), "`scale` (=0.5) must be two"),
+    (lambda: T.RandomResizedCrop(4, ratio=(0, 1)), "`ratio` (=(0, 1)) must be two finite numbers with 0 <"),
+    (lambda: T.RandomResizedCrop(4, ratio=(1, math.inf)), "must be two finite numbers with 0 < low <= high."),
+    (lambda: T.RandomResizedCrop(4, ratio=(1, math.nan)), "`ratio` (=(1, nan)) must be"),
+    (lambda: T.RandomResizedCrop(4, interpolation="area"), "`interpolation` (='area') must be"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
 def test_parameters_that_cannot_work_are_refused_at_once(make, message):
-    with pytest.raises(lx.ArgumentError, match=message):
+    with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         make()
 
 
-@pytest.mark.parametrize(
-    ("op", "samples", "message"),
-    [
-        (T.RandomCrop(8), images(), r"RandomCrop: `size` \(=\(8, 8\)\) must not exceed the image with its padding, \(7, 10\); the input is uint8\[7, 10, 3\]"),
-        (T.RandomCrop((7, 13), pad=1), images(), r"`size` \(=\(7, 13\)\) must not exceed the image with its padding, \(9, 12\)"),
-        (T.CenterCrop((7, 11)), images(), r"CenterCrop: `size` \(=\(7, 11\)\) must not exceed the image; the input is uint8\[7, 10, 3\]"),
-        (T.Pad(1, fill=256), images(), r"Pad: `fill` \(=256.0\) must be a value of uint8; the input is uint8\[7, 10, 3\]"),
-        (T.Pad(1, fill=-1), images(), r"Pad: `fill` \(=-1.0\) must be a value of uint8"),
-        (T.Pad(1, fill=0.5), images(), r"Pad: `fill` \(=0.5\) must be a value of uint8"),
-        (T.Pad(1, fill=2), images(dtype=np.bool), r"Pad: `fill` \(=2.0\) must be a value of bool"),
-        (T.Pad(1, fill=1e39), images(dtype=np.float32), r"Pad: `fill` \(=1e\+39\) must be a value of float32"),
-        (T.RandomCrop(4, pad=1, fill=999), images(), r"RandomCrop: `fill` \(=999.0\) must be a value of uint8"),
-        (T.Resize(4), images(dtype=np.float16), r"Resize takes integers, float32 or float64, not float16\[7, 10, 3\]"),
-        (T.Resize(4), images().astype(np.complex64), r"Resize takes integers, float32 or float64, not complex64"),
-        (T.Resize(4, interpolation="area"), images(dtype=np.float16), r"Resize takes integers, float32 or float64"),
-        (T.Resize(4, interpolation="area"), images((7, 10)), r"Resize with interpolation=\"area\" takes images of shape \(height, width, channels\), not uint8\[7, 10\]"),
-        (T.RandomResizedCrop(4), images(dtype=np.float16), r"RandomResizedCrop takes integers, float32 or float64"),
-    ],
-)  # fmt: skip
-def test_samples_that_do_not_fit_are_refused_with_the_op_and_their_spec(op, samples, message):
-    with pytest.raises(lx.ArgumentError, match=message):
-        lx.pipeline([op])(samples)
+MISFITS = [
+    (T.RandomCrop(8), "uint8", "RandomCrop: `size` (=(8, 8)) must not exceed the image with its padding, (7, 10); the"),
+    (T.RandomCrop(8), "uint8", "the input is uint8[7, 10, 3]."),
+    (T.RandomCrop((7, 13), pad=1), "uint8", "`size` (=(7, 13)) must not exceed the image with its padding, (9, 12)"),
+    (T.CenterCrop((7, 11)), "uint8", "CenterCrop: `size` (=(7, 11)) must not exceed the image; the input is uint8[7, "),
+    (T.Pad(1, fill=256), "uint8", "Pad: `fill` (=256.0) must be a value of uint8; the input is uint8[7, 10, 3]."),
+    (T.Pad(1, fill=-1), "uint8", "Pad: `fill` (=-1.0) must be a value of uint8"),
+    (T.Pad(1, fill=0.5), "uint8", "Pad: `fill` (=0.5) must be a value of uint8"),
+    (T.Pad(1, fill=2), "bool", "Pad: `fill` (=2.0) must be a value of bool"),
+    (T.Pad(1, fill=1e39), "float32", "Pad: `fill` (=1e+39) must be a value of float32"),
+    (T.RandomCrop(4, pad=1, fill=999), "uint8", "RandomCrop: `fill` (=999.0) must be a value of uint8"),
+    (T.Resize(4), "float16", "Resize takes integers, float32 or float64, not float16[7, 10, 3]."),
+    (T.Resize(4), "complex64", "Resize takes integers, float32 or float64, not complex64[7, 10, 3]."),
+    (T.Resize(4, interpolation="area"), "float16", "Resize takes integers, float32 or float64"),
+    (T.RandomResizedCrop(4), "float16", "RandomResizedCrop takes integers, float32 or float64"),
+]  # fmt: skip
 
 
-EVERY_OP = [T.RandomCrop(1), T.CenterCrop(1), T.Pad(1), T.RandomFlip(), T.Resize(1), T.RandomResizedCrop(1)]  # fmt: skip
+@pytest.mark.parametrize(("op", "dtype", "message"), MISFITS)
+def test_samples_that_do_not_fit_are_refused_with_the_op_and_their_spec(op, dtype, message):
+    with pytest.raises(lx.ArgumentError, match=re.escape(message)):
+        lx.pipeline([op])(np.zeros((2, 7, 10, 3), dtype))
+
+
+EVERY_OP = [
+    T.RandomCrop(1),
+    T.CenterCrop(1),
+    T.Pad(1),
+    T.RandomFlip(),
+    T.Resize(1),
+    T.Resize(1, interpolation="area"),
+    T.RandomResizedCrop(1),
+]
 
 
 @pytest.mark.parametrize("op", EVERY_OP, ids=repr)
 @pytest.mark.parametrize("shape", [(), (7,), (1, 7, 10, 3), (7, 0, 3)])
 def test_what_is_no_image_is_refused_by_every_op(op, shape):
-    with pytest.raises(lx.ArgumentError, match=rf"{op.name} takes .*not uint8\[") as caught:
+    with pytest.raises(lx.ArgumentError, match=rf"{op.name} .*takes .*not uint8\[") as caught:
         lx.pipeline([op])(np.zeros((2, *shape), np.uint8))
     assert "op 0 of `transforms`" in "".join(caught.value.__notes__)

@@ -1,0 +1,155 @@
+"""What a user writes as `transforms` is checked when the loader is built: fields, ops, and what fits what."""
+
+import numpy as np
+import pytest
+
+import loaderx as lx
+from loaderx import transforms as T  # noqa: N812 - as its users call it
+
+IMAGES = np.zeros((4, 8, 6, 3), np.uint8)
+LABELS = np.arange(4)
+
+
+@lx.transform
+def needs_amount(x, amount):
+    x[0] += amount
+
+
+@lx.transform
+def add_one(x):
+    x[0] += 1
+
+
+def loader_of(transforms, data=None, **options):
+    data = {"image": IMAGES, "label": LABELS} if data is None else data
+    return lx.DataLoader(data, batch_size=4, output="numpy", transforms=transforms, **options)
+
+
+def refused(transforms, *words, data=None):
+    """It raises an ArgumentError, and all of these words are in its message or in its notes."""
+    with pytest.raises(lx.ArgumentError) as refusal:
+        loader_of(transforms, data)
+    text = "\n".join([str(refusal.value), *getattr(refusal.value, "__notes__", [])])
+    for word in words:
+        assert word in text
+
+
+# --- fields -----------------------------------------------------------------------------------
+
+
+def test_a_list_goes_to_the_only_field_and_to_the_field_data():
+    only = loader_of([T.ToFloat()], {"image": IMAGES}).batch(0)
+    assert only["image"].dtype == np.float32
+    alone = loader_of([T.ToFloat()], IMAGES).batch(0)
+    assert alone.dtype == np.float32
+    both = lx.DataLoader(
+        IMAGES, LABELS, batch_size=4, output="numpy", transforms=(T.ToFloat(),)
+    ).batch(0)
+    assert (both["data"].dtype, both["label"].dtype) == (np.float32, np.int64)
+
+
+def test_a_list_is_refused_where_it_could_go_to_several_fields():
+    refused([T.ToFloat()], "'image', 'label'", "Give a dict from field to list")
+
+
+def test_an_unknown_field_is_refused():
+    refused({"images": [T.ToFloat()]}, "'images'", "'image', 'label'")
+    refused({("image", "mask"): [T.RandomFlip()]}, "'mask'", "'image', 'label'")
+
+
+def test_an_entry_is_for_one_field_or_for_several_different_ones():
+    refused({(): [T.RandomFlip()]}, "one field, or for several different ones")
+    refused({("image", "image"): [T.RandomFlip()]}, "('image', 'image')")
+
+
+def test_fields_of_a_tuple_are_known_by_their_number():
+    images, labels = loader_of({0: [T.ToFloat()], "1": [T.OneHot(4)]}, (IMAGES, LABELS)).batch(0)
+    assert (images.dtype, labels.shape) == (np.float32, (4, 4))
+
+
+@pytest.mark.parametrize(
+    "transforms", [T.ToFloat(), "image", 3, {"image": T.ToFloat()}, {"image": 3}]
+)
+def test_what_is_no_list_is_refused(transforms):
+    refused(transforms, "list")
+
+
+# --- ops --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", [T.RandomFlip, T.Normalize, T.Resize, T.MixUp])
+def test_an_op_without_parentheses_is_refused(op):
+    name = op.__name__
+    refused({"image": [T.CenterCrop(6), op]}, name, f"{name}(...)", "op 1", "for image")
+
+
+@pytest.mark.parametrize("op", [3, "RandomFlip", None, [T.RandomFlip()]])
+def test_what_is_neither_a_transform_nor_a_function_is_refused(op):
+    refused({"image": [op]}, repr(op), "neither a transform nor a function")
+
+
+def test_an_authored_transform_may_be_listed_without_parentheses_if_it_needs_no_parameters():
+    rows = np.zeros((4, 2), np.float32)
+    assert loader_of([add_one], rows).batch(0)[:, 0].tolist() == [1, 1, 1, 1]
+    refused([needs_amount], "needs_amount", "amount", "op 0", data=rows)
+
+
+# --- what fits what ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "ops", "words"),
+    [
+        ("image", [T.RandomCrop(10)], ["RandomCrop", "(10, 10)", "(8, 6)", "uint8[8, 6, 3]", "op 0"]),
+        (
+            "image",
+            [T.CenterCrop((4, 5)), T.CenterCrop(5)],
+            ["CenterCrop", "(5, 5)", "uint8[4, 5, 3]", "op 1 of `transforms` for image"],
+        ),
+        (
+            "image",
+            [T.ToFloat(channels_first=True), T.Normalize([0.5, 0.5, 0.5], 1.0)],
+            ["Normalize", "3 entries", "float32[3, 8, 6]", "op 1"],
+        ),
+        ("label", [T.RandomFlip()], ["RandomFlip", "(height, width, channels)", "int64[]"]),
+        ("label", [T.OneHot(4), T.OneHot(4)], ["OneHot", "single integers", "float32[4]", "op 1"]),
+        ("image", [T.MixUp()], ["MixUp", "float32", "uint8[8, 6, 3]", "ToFloat"]),
+        ("label", [T.ToFloat(), T.CutMix()], ["CutMix", "(height, width, channels)", "float32[]"]),
+        (
+            "image",
+            [T.ToFloat(dtype="float16"), add_one],
+            ["'add_one'", "float16[8, 6, 3]", "half precision last", "op 1"],
+        ),
+    ],
+    ids=["crop", "second crop", "channels", "label", "one-hot twice", "mixup", "cutmix", "half"],
+)  # fmt: skip
+def test_an_op_that_does_not_fit_names_itself_and_what_it_was_given(field, ops, words):
+    refused({field: ops}, *words)
+
+
+def test_ops_see_what_the_entries_before_left_of_their_field():
+    loader = loader_of(
+        {
+            "image": [T.CenterCrop(6)],
+            "label": [T.OneHot(4)],
+            ("image",): [T.Resize(4), T.ToFloat(channels_first=True)],
+            ("image", "label"): [T.MixUp(0.5)],
+        }
+    )
+    batch = loader.batch(0)
+    assert (batch["image"].shape, batch["image"].dtype) == ((4, 3, 4, 4), np.float32)
+    assert (batch["label"].shape, batch["label"].dtype) == ((4, 4), np.float32)
+    assert "image: float32[3, 4, 4]" in repr(loader)
+    # The other way round the first entry finds no one-hot labels.
+    refused(
+        {("image", "label"): [T.MixUp(0.5)], "image": [T.ToFloat()], "label": [T.OneHot(4)]},
+        "MixUp",
+        "op 0 of `transforms` for image, label",
+    )
+
+
+def test_the_output_of_the_chain_is_what_the_loader_delivers():
+    for dtype, delivered in (("int64", np.int32), ("float64", np.float32)):
+        loader = lx.DataLoader(IMAGES[:, 0, 0], batch_size=4, transforms=[T.Cast(dtype)])
+        assert loader.batch(0).dtype == delivered
+        assert f"{np.dtype(delivered)}[3]" in repr(loader)

@@ -1,0 +1,374 @@
+"""Colours change as Pillow and the published formulas of torchvision change them; erased boxes are as published."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_numpy
+from PIL import Image, ImageEnhance
+from scipy import stats
+
+import loaderx as lx
+from loaderx import transforms as T  # noqa: N812 - as users write it
+from tests import reference
+from tests.loaderx.transforms.images import Applied, apply, images
+
+
+def precision_of(image):
+    """float64 where float32 does not hold every value."""
+    return np.float32 if np.can_cast(image.dtype, np.float32) else np.float64
+
+
+def white_of(image):
+    return np.iinfo(image.dtype).max if image.dtype.kind in "iu" else 1
+
+
+def stored(values, like):
+    out = np.empty_like(like)
+    reference.store_values(values.reshape(-1), out.reshape(-1))
+    return out
+
+
+def factor_of(rng, amount, image):
+    return precision_of(image)(rng.uniform(max(0, 1 - amount), 1 + amount))
+
+
+def grey_of(image):
+    red, green, blue = np.moveaxis(image.astype(precision_of(image)), -1, 0)
+    return np.float32(0.299) * red + np.float32(0.587) * green + np.float32(0.114) * blue
+
+
+def brightened(image, factor):
+    values = image.astype(precision_of(image)) * factor
+    return stored(np.minimum(values, precision_of(image)(white_of(image))), image)
+
+
+def towards(image, target, factor):
+    """torchvision's blend: target at 0, the image itself at 1."""
+    values = image.astype(precision_of(image)) * factor + target * (1 - factor)
+    return stored(np.clip(values, 0, precision_of(image)(white_of(image))), image)
+
+
+def contrasted(image, factor):
+    channels = image.shape[2]
+    if channels == 3:
+        shares = grey_of(image)
+    else:
+        shares = image.astype(precision_of(image)) / precision_of(image)(channels)
+        shares = shares.reshape(len(image), -1)
+    # Line by line, each added up from left to right.
+    total = sum(float(line) for line in np.cumsum(shares, axis=1)[:, -1])
+    middle = precision_of(image)(total / (image.shape[0] * image.shape[1]))
+    return towards(image, middle, factor)
+
+
+def saturated(image, factor):
+    grey = grey_of(image)[..., None]
+    values = image.astype(precision_of(image)) * factor + (1 - factor) * grey
+    return stored(np.clip(values, 0, precision_of(image)(white_of(image))), image)
+
+
+OPS = {
+    "Brightness": (T.Brightness, brightened, ImageEnhance.Brightness),
+    "Contrast": (T.Contrast, contrasted, ImageEnhance.Contrast),
+    "Saturation": (T.Saturation, saturated, ImageEnhance.Color),
+}
+CASES = [
+    ("Brightness", (7, 10, 3), np.uint8),
+    ("Brightness", (7, 10, 3), np.float32),
+    ("Brightness", (1, 1, 4), np.int32),
+    ("Contrast", (7, 10, 3), np.uint8),
+    ("Contrast", (7, 10, 3), np.float32),
+    ("Contrast", (7, 10, 1), np.uint16),
+    ("Contrast", (5, 3, 2), np.float64),
+    ("Saturation", (7, 10, 3), np.uint8),
+    ("Saturation", (7, 10, 3), np.float32),
+]
+
+
+@pytest.mark.parametrize("amount", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize(("name", "shape", "dtype"), CASES)
+def test_an_op_equals_its_twin(name, shape, dtype, amount):
+    op, twin, _ = OPS[name]
+    x = images(shape, dtype)
+    applied = Applied(x, op(amount))
+    assert applied.out.dtype == dtype
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        np.testing.assert_array_equal(out, twin(image, factor_of(rng, amount, image)))
+
+
+@pytest.mark.parametrize(("name", "shape", "dtype"), CASES)
+def test_no_amount_gives_the_image_back_bit_for_bit(name, shape, dtype):
+    x = images(shape, dtype)
+    x.reshape(-1)[:2] = 0, white_of(x)
+    np.testing.assert_array_equal(apply(x, OPS[name][0](0)), x)
+
+
+@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("amount", [0.4, 1.0])
+def test_images_are_those_of_pillow(name, amount):
+    op, _, pillows = OPS[name]
+    x = images()
+    applied = Applied(x, op(amount))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        factor = float(factor_of(rng, amount, image))
+        expected = np.asarray(pillows(Image.fromarray(image)).enhance(factor))
+        # Pillow cuts off where this rounds.
+        assert np.max(np.abs(out.astype(int) - expected)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("Brightness", np.zeros_like),
+        ("Contrast", lambda image: np.mean(image @ [[0.299], [0.587], [0.114]])),
+        ("Saturation", lambda image: image @ [[0.299], [0.587], [0.114]]),
+    ],
+)
+def test_float_images_follow_the_published_formula(name, target):
+    x = images(dtype=np.float32)
+    applied = Applied(x, OPS[name][0](0.8))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        factor = rng.uniform(1 - 0.8, 1 + 0.8)
+        blended = factor * image + (1 - factor) * target(image)
+        np.testing.assert_allclose(out, np.clip(blended, 0, 1), atol=1e-6)
+
+
+@pytest.mark.parametrize(("amount", "low", "high"), [(0.2, 0.8, 1.2), (3.0, 0.0, 4.0)])
+def test_factors_are_uniform_around_one_and_never_negative(amount, low, high):
+    x = np.full((2000, 7, 10, 3), 2**-4, np.float32)
+    factors = apply(x, T.Brightness(amount))[:, 0, 0, 0] * 2**4
+    assert stats.kstest(factors, stats.uniform(low, high - low).cdf).pvalue > 0.001
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    x=st_numpy.arrays(np.uint8, (2, 7, 10, 3)),
+    amount=st.one_of(st.floats(0, 4), st.sampled_from([0.0, 1.0])),
+    name=st.sampled_from([*OPS]),
+)
+def test_any_image_and_amount_equals_the_twin(x, amount, name):
+    op, twin, _ = OPS[name]
+    applied = Applied(x, op(amount))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        np.testing.assert_array_equal(out, twin(image, factor_of(rng, amount, image)))
+
+
+@pytest.mark.parametrize("op", [T.Contrast(1.0), T.Saturation(1.0)], ids=repr)
+def test_a_grey_image_of_one_colour_stays_as_it_is(op):
+    x = np.full((3, 7, 10, 3), 137, np.uint8)
+    np.testing.assert_array_equal(apply(x, op), x)
+
+
+# Grayscale
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_grey_images_are_those_of_pillow_in_all_channels(dtype):
+    x = images(dtype=dtype)
+    out = apply(x, T.Grayscale())
+    for image, image_out in zip(x, out, strict=True):
+        expected = stored(grey_of(image), image[..., 0])
+        for channel in range(3):
+            np.testing.assert_array_equal(image_out[..., channel], expected)
+        if dtype == np.uint8:
+            pillows = np.asarray(Image.fromarray(image).convert("L"))
+            assert np.max(np.abs(expected.astype(int) - pillows)) <= 1
+        else:
+            np.testing.assert_allclose(expected, image @ [0.299, 0.587, 0.114], atol=1e-6)
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.2, 1.0])
+def test_images_are_grey_as_often_as_asked(probability):
+    x = np.broadcast_to(images(count=1), (2000, 7, 10, 3))
+    out = apply(x, T.Grayscale(probability))
+    grey = np.all(out == out[..., :1], axis=(1, 2, 3))
+    np.testing.assert_array_equal(out[~grey], x[~grey])
+    if probability in (0, 1):
+        assert np.all(grey == probability)
+    else:
+        assert stats.binomtest(int(grey.sum()), 2000, probability).pvalue > 0.001
+
+
+# RandomErasing
+
+SCALE, RATIO = (0.02, 0.33), (0.3, 3.3)
+
+
+def erased(image, rng, probability, scale, ratio, value):
+    """torchvision's rectangle, with the same draws."""
+    height, width = image.shape[:2]
+    if rng.random() >= probability:
+        return image
+    for _ in range(10):
+        area = height * width * rng.uniform(*scale)
+        aspect = math.exp(rng.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        down, across = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < down < height and 0 < across < width:
+            top = rng.integers(0, height - down + 1)
+            left = rng.integers(0, width - across + 1)
+            out = image.copy()
+            out[top : top + down, left : left + across] = value
+            return out
+    return image
+
+
+@pytest.mark.parametrize(
+    ("probability", "scale", "ratio", "value"),
+    [(1.0, SCALE, RATIO, 0), (0.5, (0.5, 1.0), (0.1, 10.0), 255), (1.0, (1.0, 1.0), (1.0, 1.0), 9)],
+)
+def test_an_erased_rectangle_equals_its_twin(probability, scale, ratio, value):
+    x = images(count=40)
+    applied = Applied(x, T.RandomErasing(probability, scale=scale, ratio=ratio, value=value))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        expected = erased(image, rng, probability, scale, ratio, value)
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_rectangles_have_the_published_areas_ratios_and_positions():
+    x = np.ones((3000, 60, 80, 1), np.float32)
+    out = apply(x, T.RandomErasing(1.0, value=-5.5))
+    assert set(np.unique(out)) == {-5.5, 1.0}
+    inside = out[..., 0] == -5.5
+    rows, columns = inside.any(axis=2), inside.any(axis=1)
+    tall, wide = rows.sum(axis=1), columns.sum(axis=1)
+    # A rectangle, and one for every image.
+    np.testing.assert_array_equal(inside.sum(axis=(1, 2)), tall * wide)
+    assert tall.min() > 0
+    # The sides are rounded to whole pixels.
+    slack = 1 / tall + 1 / wide
+    assert np.all(tall * wide / 4800 >= SCALE[0] * (1 - slack))
+    assert np.all(tall * wide / 4800 <= SCALE[1] * (1 + slack))
+    assert np.all(tall / wide >= RATIO[0] * (1 - slack))
+    assert np.all(tall / wide <= RATIO[1] * (1 + slack))
+    top, left = rows.argmax(axis=1), columns.argmax(axis=1)
+    for start, free in ((top, 60 - tall), (left, 80 - wide)):
+        # Spread over the places there are, each as wide as one of them.
+        place = (start + np.random.default_rng(0).random(len(start))) / (free + 1)
+        assert stats.kstest(place, "uniform").pvalue > 0.001
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
+def test_images_are_erased_as_often_as_asked(probability):
+    x = np.ones((3000, 60, 80, 1), np.float32)
+    out = apply(x, T.RandomErasing(probability))
+    hit = int(np.any(out == 0, axis=(1, 2, 3)).sum())
+    if probability in (0, 1):
+        assert hit == 3000 * probability
+    else:
+        assert stats.binomtest(hit, 3000, probability).pvalue > 0.001
+
+
+def test_an_image_too_small_for_a_rectangle_stays_as_it_is():
+    x = images((1, 1, 3))
+    np.testing.assert_array_equal(apply(x, T.RandomErasing(1.0)), x)
+
+
+def test_a_value_beyond_the_dtype_is_its_nearest():
+    x = images()
+    for value, nearest in ((1000, 255), (-3, 0), (9.5, 10)):
+        applied = Applied(x, T.RandomErasing(1.0, value=value))
+        for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+            np.testing.assert_array_equal(out, erased(image, rng, 1.0, SCALE, RATIO, nearest))
+
+
+# Chains
+
+
+def test_a_chain_of_colours_is_one_after_the_other():
+    x = images()
+    applied = Applied(x, T.Brightness(0.4), T.Contrast(0.4), T.Saturation(0.4), T.Grayscale(0.5))
+    streams = [applied.draws(step) for step in range(4)]
+    for image, out, *rngs in zip(x, applied.out, *streams, strict=True):
+        for twin, rng in zip((brightened, contrasted, saturated), rngs, strict=False):
+            image = twin(image, factor_of(rng, 0.4, image))
+        if rngs[3].random() < 0.5:
+            image = np.repeat(stored(grey_of(image), image[..., 0])[..., None], 3, axis=2)
+        np.testing.assert_array_equal(out, image)
+
+
+def test_ops_of_one_kind_in_a_row_draw_for_themselves():
+    x = np.full((500, 7, 10, 3), 2**-4, np.float32)
+    applied = Applied(x, T.Brightness(0.5), T.Brightness(0.5))
+    assert [rng.random() for rng in applied.draws(0)] != [rng.random() for rng in applied.draws(1)]
+    first, second = ([factor_of(rng, 0.5, x) for rng in applied.draws(step)] for step in (0, 1))
+    np.testing.assert_allclose(
+        applied.out[:, 0, 0, 0] * 2**4, np.multiply(first, second), rtol=1e-6
+    )
+
+
+# Refusals
+
+REFUSED = [
+    *[
+        (lambda op=op, value=value: op(value), f"`amount` (={value!r}) must be a finite number of at least 0.")
+        for op in (T.Brightness, T.Contrast, T.Saturation)
+        for value in (-0.1, math.nan, math.inf, "much", None)
+    ],
+    (lambda: T.Grayscale(2), "`probability` (=2) must be from 0 to 1."),
+    (lambda: T.Grayscale(math.nan), "`probability` (=nan) must be from 0 to 1."),
+    (lambda: T.RandomErasing(2), "`probability` (=2) must be from 0 to 1."),
+    (lambda: T.RandomErasing(math.nan), "`probability` (=nan) must be from 0 to 1."),
+    (lambda: T.RandomErasing(scale=(0, 0.3)), "`scale` (=(0, 0.3)) must be two finite numbers with 0 < low <= high <="),
+    (lambda: T.RandomErasing(scale=(0.5, 0.1)), "`scale` (=(0.5, 0.1)) must be"),
+    (lambda: T.RandomErasing(scale=(0.5, 2)), "`scale` (=(0.5, 2)) must be"),
+    (lambda: T.RandomErasing(scale=(math.nan, 1)), "`scale` (=(nan, 1)) must be"),
+    (lambda: T.RandomErasing(scale=0.1), "`scale` (=0.1) must be"),
+    (lambda: T.RandomErasing(ratio=(0, 3)), "`ratio` (=(0, 3)) must be two finite numbers with 0 < low <= high."),
+    (lambda: T.RandomErasing(ratio=(1, math.nan)), "`ratio` (=(1, nan)) must be"),
+    (lambda: T.RandomErasing(ratio=(1, math.inf)), "`ratio` (=(1, inf)) must be"),
+    (lambda: T.RandomErasing(value=math.nan), "`value` (=nan) must be a finite number."),
+    (lambda: T.RandomErasing(value="red"), "`value` (='red') must be a finite number."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_parameters_that_cannot_work_are_refused_at_once(make, message):
+    with pytest.raises(lx.ArgumentError, match=re.escape(message)):
+        make()
+
+
+EVERY_OP = [T.Brightness(0.1), T.Contrast(0.1), T.Saturation(0.1), T.Grayscale(), T.RandomErasing()]
+COLOUR = [op for op in EVERY_OP if op.name in ("Saturation", "Grayscale")]
+
+
+@pytest.mark.parametrize("op", EVERY_OP, ids=repr)
+@pytest.mark.parametrize(
+    ("shape", "dtype", "message"),
+    [
+        ((7, 10), "uint8", "takes images of shape (height, width, channels), not uint8[7, 10]."),
+        ((7,), "uint8", "takes images of shape (height, width, channels) or (height, width), not uint8[7]."),
+        ((7, 0, 3), "uint8", "not uint8[7, 0, 3]."),
+        ((7, 10, 3), "float16", "takes integers, float32 or float64, not float16[7, 10, 3]."),
+        ((7, 10, 3), "complex64", "takes integers, float32 or float64, not complex64[7, 10, 3]."),
+    ],
+)  # fmt: skip
+def test_what_is_no_image_is_refused_by_every_op(op, shape, dtype, message):
+    with pytest.raises(lx.ArgumentError, match=f"{op.name}.*{re.escape(message)}"):
+        lx.pipeline([op])(np.zeros((2, *shape), dtype))
+
+
+@pytest.mark.parametrize("op", COLOUR, ids=repr)
+@pytest.mark.parametrize("channels", [1, 2, 4])
+def test_colours_need_three_channels(op, channels):
+    message = f"{op.name} takes images of 3 channels, not uint8[7, 10, {channels}]."
+    with pytest.raises(lx.ArgumentError, match=re.escape(message)):
+        lx.pipeline([op])(np.zeros((2, 7, 10, channels), np.uint8))
+
+
+EVERY_CASE = [(OPS[name][0](0.7), shape, dtype) for name, shape, dtype in CASES] + [
+    (T.Grayscale(0.5), (7, 10, 3), np.uint8),
+    (T.Grayscale(0.5), (7, 10, 3), np.float32),
+    (T.RandomErasing(0.7, value=7.5), (7, 10, 3), np.uint8),
+]
+
+
+@pytest.mark.parametrize(("op", "shape", "dtype"), EVERY_CASE, ids=repr)
+def test_debug_mode_gives_the_same_images(op, shape, dtype, monkeypatch):
+    x = images(shape, dtype)
+    compiled = apply(x, op)
+    monkeypatch.setenv("LOADERX_DEBUG", "1")
+    np.testing.assert_array_equal(apply(x, op), compiled)
