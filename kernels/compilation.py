@@ -64,7 +64,7 @@ def kernel(function: Function) -> Function:
 
 
 def brief_kernel(function: Function) -> Function:
-    """The same for what takes microseconds: it keeps the GIL, since getting it back takes longer when others want it."""
+    """The same for microseconds of work: it keeps the GIL, which takes longer to get back while others want it."""
     return _compiled(function, nogil=False)
 
 

@@ -17,7 +17,7 @@ from numba.core import config
 from numba.core.dispatcher import Dispatcher
 
 from loaderx import kernels
-from loaderx.kernels import permutation
+from loaderx.kernels import random
 from tests import reference
 
 REPOSITORY = Path(__file__).parents[2]
@@ -114,16 +114,13 @@ def test_division_by_zero_is_infinite_as_in_numpy(load):
 
 @compiled_only
 def test_other_threads_run_while_a_kernel_does():
-    keys = np.arange(12, dtype=np.uint32)
-    # Few rows in a large grid: a long walk for every one of them.
-    places = np.arange(10)
-    scratch, out = np.empty((2, len(places)), np.uint32), np.empty_like(places)
-    permutation.permute(places, 10, 4, 4, keys, scratch, out)
+    positions, out = np.arange(1000), np.empty((1000, 50_000))
+    random.uniforms(np.uint64(0), positions[:1], out[:1])
     times = []
 
     def work():
         times.append(time.perf_counter())
-        permutation.permute(places, 10, 4000, 4000, keys, scratch, out)
+        random.uniforms(np.uint64(0), positions, out)
         times.append(time.perf_counter())
 
     thread = threading.Thread(target=work)
