@@ -24,6 +24,10 @@ if config.DISABLE_JIT:
             value = np.floor(value + np.float32(0.5))
         out[place : place + 4] = value * scale[:4] + bias[:4]
 
+    def scale_pixel(source: Any, at: int, scale: Any, bias: Any, out: Any, place: int) -> None:
+        """Four channels of a pixel times scale plus bias."""
+        out[place : place + 4] = source[at : at + 4].astype(np.float32) * scale[:4] + bias[:4]
+
 else:
 
     @intrinsic
@@ -40,8 +44,7 @@ else:
             kinds = signature.args
 
             def address(kind: Any, array: Any, index: Any) -> Any:
-                data = context.make_array(kind)(context, builder, array).data
-                return builder.bitcast(builder.gep(data, [index]), LANES.as_pointer())
+                return address_of(context, builder, kind, array, index, LANES)
 
             def load(kind: Any, array: Any, index: Any) -> Any:
                 lanes = builder.load(address(kind, array, index))
@@ -67,6 +70,47 @@ else:
             return context.get_dummy_value()
 
         return signature, generate
+
+    @intrinsic
+    def scale_pixel(typing_context, source, at, scale, bias, out, place):
+        """Four channels of a pixel times scale plus bias."""
+        if not (out.dtype == scale.dtype == bias.dtype == types.float32):
+            return None
+        signature = types.void(source, types.intp, scale, bias, out, types.intp)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            source, at, scale, bias, out, place = arguments
+            kinds = signature.args
+            element = context.get_data_type(kinds[0].dtype)
+            zero = ir.Constant(ir.IntType(64), 0)
+
+            def load(kind: Any, array: Any, index: Any, lanes: Any) -> Any:
+                loaded = builder.load(address_of(context, builder, kind, array, index, lanes))
+                loaded.align = kind.dtype.bitwidth // 8
+                return loaded
+
+            value = load(kinds[0], source, at, ir.VectorType(element, 4))
+            signed = getattr(kinds[0].dtype, "signed", None)  # only integers have it
+            if signed is not None:
+                value = (builder.sitofp if signed else builder.uitofp)(value, LANES)
+            elif kinds[0].dtype == types.float64:
+                value = builder.fptrunc(value, LANES)
+            value = builder.fadd(
+                builder.fmul(value, load(kinds[2], scale, zero, LANES)),
+                load(kinds[3], bias, zero, LANES),
+            )
+            builder.store(
+                value, address_of(context, builder, kinds[4], out, place, LANES)
+            ).align = 4
+            return context.get_dummy_value()
+
+        return signature, generate
+
+
+def address_of(context: Any, builder: Any, kind: Any, array: Any, index: Any, lanes: Any) -> Any:
+    """Where the elements of a flat array lie from `index`, as lanes."""
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), lanes.as_pointer())
 
 
 def constant(value: float) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .compilation import kernel
-from .vectors import blend_pixel
+from .vectors import blend_pixel, scale_pixel
 
 FILL, REFLECT, EDGE = 0, 1, 2
 
@@ -108,6 +108,20 @@ def steady(table: Any) -> Any:
 
 
 @kernel
+def mirrored(table: Any) -> Any:
+    """The same for a stretch that walks to the left."""
+    first, stop = 0, table.shape[0]
+    while first < stop and table[first] < 0:
+        first += 1
+    while stop > first and table[stop - 1] < 0:
+        stop -= 1
+    for i in range(first + 1, stop):
+        if table[i] != table[first] - (i - first):
+            return 0, 0
+    return first, stop
+
+
+@kernel
 def copy_window(x: Any, rows: Any, columns: Any, fill: Any, out: Any) -> None:
     """Pixels of x at the tables' coordinates."""
     width, channels = out.shape[1], out.shape[2]
@@ -139,6 +153,13 @@ def scale_window(
     """Pixels of x at the tables' coordinates, times scale plus bias, which are repeated for every pixel of a row."""
     width, channels = out.shape[1], out.shape[2]
     first, stop = steady(columns)
+    # Four channels at a time, so the last pixel of a row is left out: what is read behind the last of the source, or
+    # written behind the last of the target, may belong to another sample.
+    begin, end = mirrored(columns) if 3 <= channels <= 4 and stop - first < 2 else (0, 0)
+    if end - begin < 2:
+        begin, end = 0, 0
+    else:
+        first, stop = begin, end - 1
     for i in range(out.shape[0]):
         row = rows[i]
         if row < 0:
@@ -146,7 +167,16 @@ def scale_window(
                 for c in range(channels):
                     out[i, j, c] = np.float32(fill[c]) * scale[c] + bias[c]
             continue
-        if stop > first:
+        if end > begin:
+            source, target = x[row].reshape(-1), out[i].reshape(-1)
+            start = begin
+            if columns[begin] == x.shape[1] - 1:
+                for c in range(channels):
+                    out[i, begin, c] = np.float32(x[row, columns[begin], c]) * scale[c] + bias[c]
+                start += 1
+            for j in range(start, stop):
+                scale_pixel(source, columns[j] * channels, scale, bias, target, j * channels)
+        elif stop > first:
             # Flat arrays that begin where the loop does: with a sum as index Numba looks at every element whether
             # that is below 0, and the loop does not become vector instructions.
             start, size = columns[first] * channels, (stop - first) * channels

@@ -225,6 +225,16 @@ def steady(table):
     return (first, stop) if walks else (0, 0)
 
 
+def mirrored(table):
+    """The stretch of a table between its fill that walks to the left, read from the other end."""
+    inside = np.flatnonzero(np.asarray(table) >= 0)
+    if len(inside) == 0:
+        return len(table), len(table)
+    first, stop = int(inside[0]), int(inside[-1]) + 1
+    steps = np.diff(np.asarray(table, np.int64)[first:stop])
+    return (first, stop) if np.all(steps == -1) else (0, 0)
+
+
 def copy_window(x, rows, columns, fill, out):
     outside = np.logical_or.outer(np.asarray(rows) < 0, np.asarray(columns) < 0)
     out[...] = np.where(outside[:, :, None], fill, x[rows][:, columns])

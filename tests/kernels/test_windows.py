@@ -157,6 +157,13 @@ def test_the_steady_stretch_of_a_table_equals_its_twin(table):
     assert tuple(found) == reference.steady(np.array(table, np.int32))
 
 
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_the_mirrored_stretch_of_a_table_equals_its_twin(table):
+    for direction in (table, table[::-1]):
+        found = windows.mirrored(np.array(direction, np.int32))
+        assert tuple(found) == reference.mirrored(np.array(direction, np.int32))
+
+
 def image(channels, dtype, height=5, width=5):
     values = np.random.default_rng(channels).uniform(0, 256, (height, width, channels))
     return values.astype(dtype)

@@ -130,11 +130,6 @@ def test_a_cast_is_that_of_numpy(given_dtype, dtype):
     np.testing.assert_array_equal(out, x.astype(dtype))
 
 
-def test_a_cast_is_back_where_it_began():
-    x = images((3, 4, 5))
-    np.testing.assert_array_equal(apply(x, T.Cast(np.float32), T.Cast(np.uint8)), x)
-
-
 @pytest.mark.parametrize("order", ["<", ">", "="])
 def test_the_byte_order_of_a_dtype_is_no_part_of_it(order):
     out = apply(images((3, 4, 5)), T.Cast(np.dtype(np.float32).newbyteorder(order)))
