@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -55,13 +56,13 @@ def make_workload(image: Path, label: Path) -> Workload:
     )
 
 
-def np_take(work: Workload) -> Iterator[Batch]:
+def np_take(work: Workload, mode: Literal["raise", "clip"] = "raise") -> Iterator[Batch]:
     """One epoch with np.take, on one thread."""
     for rows, (images, labels) in zip(work.batches, cycle(work.outs)):
         images, labels = images[: len(rows)], labels[: len(rows)]
-        # Any other mode goes through a second buffer, so that an error leaves `out` as it was.
-        np.take(work.images, rows, axis=0, out=images, mode="clip")
-        np.take(work.labels, rows, axis=0, out=labels, mode="clip")
+        # "raise", the default, goes through a second buffer, so that an error leaves `out` as it was.
+        np.take(work.images, rows, axis=0, out=images, mode=mode)
+        np.take(work.labels, rows, axis=0, out=labels, mode=mode)
         yield images, labels
 
 
@@ -207,6 +208,9 @@ def run(peers: bool = True) -> Iterator[Comparison]:
 
         rates: dict[str, Contestant] = {
             REFERENCE: _rate(lambda: _exhaust(np_take(work))),
+            'np.take(out=, mode="clip"), one thread': _rate(
+                lambda: _exhaust(np_take(work, "clip"))
+            ),
             "contiguous copy, one thread": _rate(lambda: _exhaust(contiguous_copy(work))),
             "loaderx: the kernel alone": _rate(kernel.run),
             "loaderx: output='numpy'": _rate(numpy_loader.run),
@@ -218,6 +222,7 @@ def run(peers: bool = True) -> Iterator[Comparison]:
                 rates,
                 (
                     np_take(work),
+                    np_take(work, "clip"),
                     contiguous_copy(work),
                     kernel.batches(),
                     numpy_loader.batches(),

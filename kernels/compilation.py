@@ -50,7 +50,11 @@ class ForgivingCache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         # Damaged pickles raise nearly anything: EOFError, UnpicklingError, AttributeError, ...
         with suppress(Exception):
-            return super().load_overload(sig, target_context)
+            found = super().load_overload(sig, target_context)
+            # Of two processes that save at once each may take the same next free file: then the index of one names the
+            # code of the other.
+            if found is not None and tuple(found.signature.args) == tuple(sig):
+                return found
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:

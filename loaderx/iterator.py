@@ -93,18 +93,16 @@ class LoaderIterator:
         self._check_open()
         if job.error is not None:
             # What was consumed is as before, so the next call tries the same batch again.
+            error, job.error = job.error, None
             self._cancel()
             self._pending = deque()
-            error, job.error = job.error, None
             try:
                 if isinstance(error, StopIteration):
                     # Would end the consumer's loop as if the data were at its end.
                     raise RuntimeError(f"step {job.step} raised StopIteration") from error
                 raise error
             finally:
-                # An exception knows the frames it came through, and must not find itself in one: the batch would live
-                # until the next garbage collection.
-                del error
+                del error  # this frame must not keep it: see `Job.cancel`
         self._pending.popleft()
         # About the least that a batch took lately: one that was slow by chance does not count.
         self._pace = min(job.seconds, self._pace * 1.1)
@@ -144,7 +142,7 @@ class LoaderIterator:
 
     def _cancel(self) -> None:
         for job in tuple(self._pending):
-            job.cancelled = True
+            job.cancel()
 
     def get_state(self) -> dict[str, Any]:
         """What was consumed, as a small dict that JSON can hold."""

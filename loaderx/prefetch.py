@@ -158,10 +158,16 @@ class Job:
         self._ready.release()
 
     def _fail(self, error: BaseException) -> None:
-        if self.error is None:
-            # Without the frame of this object, or both would keep each other, and the batch, alive.
-            trace = error.__traceback__
-            self.error = error.with_traceback(trace and trace.tb_next)
+        self.error = self.error or error
+        if self.cancelled:
+            self.error = None
+
+    def cancel(self) -> None:
+        """Nobody wants the batch any more, nor its error."""
+        self.cancelled = True
+        # It knows the frames it came through, and they know this object: both would keep the batch alive until the next
+        # garbage collection.
+        self.error = None
 
     def _finish(self) -> None:
         assembly, self._assembly = self._assembly, None

@@ -89,31 +89,39 @@ def _name(dtype: np.dtype[Any] | str) -> str:
     return {"bool": "bool_", **dict.fromkeys(HALVES, "uint16")}.get(name, name)
 
 
-def passes(steps: Sequence[Step]) -> list[list[Step]]:
+def passes(steps: Sequence[Step], spec: Spec) -> list[list[Step]]:
     """Which steps run as one pass: windows in a row, and a scaling that follows them."""
     groups: list[list[Step]] = []
-    mixed = outside = False
+    mixed = False
+    # The colour that the windows so far may show; one pass has one.
+    fill: float | None = None
     for step in steps:
         op = step.transform
         last = groups[-1][-1].transform if groups else None
         joins = False
         if isinstance(op, WindowTransform):
             blends = op.interpolation == "bilinear" and not step.follows
-            joins = isinstance(last, WindowTransform) and not (blends and (mixed or outside))
-            mixed = blends or (joins and mixed)
-            outside = (joins and outside) or (
-                op.interpolation is None and op.border == windows.FILL
+            shown = op.fill if op.interpolation is None and op.border == windows.FILL else None
+            joins = isinstance(last, WindowTransform) and not (
+                (op.interpolation is not None and mixed)
+                or (blends and fill is not None)
+                or (shown is not None and fill is not None and shown != fill)
             )
+            mixed = blends or (joins and mixed)
+            fill = shown if shown is not None else fill if joins else None
         elif isinstance(op, ScaleTransform):
             joins = (
                 isinstance(last, WindowTransform)
                 and str(op.dtype) not in HALVES
                 and not op.channels_first
+                # (height, width) is one channel to a window, and `width` channels to a scaling.
+                and len(op.scale_and_bias(spec)[0]) in (1, image_shape(spec, op.name)[2])
             )
         if joins:
             groups[-1].append(step)
         else:
             groups.append([step])
+        spec = op.output(spec)
     return groups
 
 
@@ -122,7 +130,7 @@ def draft(steps: Sequence[Step], spec: Spec) -> tuple[Draft, Spec]:
     text = Draft()
     # Steps that run as one pass, the word "copy", or the dtype of a conversion to half precision.
     groups: list[Any] = []
-    for group in passes(steps):
+    for group in passes(steps, spec):
         groups.append(group)
         op = group[-1].transform
         if isinstance(op, ScaleTransform) and str(op.dtype) in HALVES:
@@ -287,7 +295,7 @@ def _write_windows(
         # Room for one pixel more: see `blend_window`.
         length = source_shape[1] * channels + 4
         line = text.array(text.space(length * 4), (length,), "float32")
-        whole = spec.dtype.kind in "iu"
+        whole = spec.dtype.kind in "iub"
         floating = result.dtype == np.float32
         out_address = target if floating else text.space(result.size * 4)
         out = text.array(out_address, out_shape, "float32")

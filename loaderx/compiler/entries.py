@@ -79,7 +79,7 @@ def _add(op: Any, key: int, members: Sequence[Chain], names: Sequence[str]) -> N
         elif isinstance(op, Transform):
             # Behind the image, whole numbers are labels of pixels: never mixed.
             follows = number > 0 and chain.output.dtype.kind in "iub"
-            chain.add(Step(op, key, follows))
+            chain.add(Step(op.for_labels() if follows else op, key, follows))
         else:
             chain.add(PythonStep(op, key))
     if not isinstance(op, Transform):

@@ -234,6 +234,9 @@ class _ResizeArea(SampleTransform):
         check_numbers(spec, self.name)
         return _resized(spec, self._size, self.name)
 
+    def for_labels(self) -> Transform:
+        return _ResizeWindow(self._size, "nearest")
+
     def parameters(self, spec: Spec) -> dict[str, Parameter]:
         return {}
 

@@ -27,6 +27,10 @@ class Transform(ABC):
     def output(self, spec: Spec) -> Spec:
         """The spec of what comes out for samples of `spec`; raises if these cannot be taken."""
 
+    def for_labels(self) -> "Transform":
+        """The op that does the same to labels of pixels, which must not be mixed."""
+        return self
+
     def __repr__(self) -> str:
         return self.name
 

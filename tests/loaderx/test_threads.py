@@ -253,7 +253,7 @@ from loaderx import DataLoader
 
 @jax.jit
 def slow(batch):
-    return jax.lax.fori_loop(0, 300, lambda _, matrix: matrix @ batch, batch)
+    return jax.lax.fori_loop(0, 100, lambda _, matrix: matrix @ batch, batch)
 
 loader = DataLoader(np.full((512, 512), 1 / 512, np.float32), batch_size=512)
 iterator = iter(loader)
