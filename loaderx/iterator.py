@@ -89,11 +89,12 @@ class LoaderIterator:
             raise StopIteration
         job = self._pending[0]
         job.wait()
+        # Now, because closing forgets it.
+        error = job.error
         # Closed by another thread while this one waited.
         self._check_open()
-        if job.error is not None:
+        if error is not None:
             # What was consumed is as before, so the next call tries the same batch again.
-            error, job.error = job.error, None
             self._cancel()
             self._pending = deque()
             try:
