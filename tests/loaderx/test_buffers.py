@@ -46,7 +46,6 @@ def loader_of(data=DATA, output="numpy", **options):
 
 def churn(loader, batches=30):
     """Take and drop many batches, so that all free memory is poisoned and used again."""
-    gc.collect()
     with iter(loader) as iterator:
         for batch in itertools.islice(iterator, batches):
             jax.block_until_ready(batch)
