@@ -14,38 +14,27 @@ from .compilation import brief_kernel, jitable, kernel
 
 MASK = np.uint64(0xFFFFFFFF)
 PARITY = np.uint64(0x1BD11BDA)
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # What keys are derived for; part of every golden value, never to be renumbered.
 ORDER, DRAWS, SPLIT = 1, 2, 3
 
 
 @kernel
-def threefry_round(x0: Any, x1: Any, rotation: int) -> Any:
-    """One mix of two 32-bit words, held in 64 bits so that nothing wraps unseen."""
-    x0 = (x0 + x1) & MASK
-    x1 = ((x1 << np.uint64(rotation)) | (x1 >> np.uint64(32 - rotation))) & MASK
-    return x0, x1 ^ x0
-
-
-@kernel
 def threefry(key: Any, counter: Any) -> Any:
     """The 64-bit block of Threefry-2x32-20, words packed as low | high << 32."""
+    # Words of 32 bits are held in 64, so that nothing wraps unseen.
     k0 = np.uint64(key) & MASK
     k1 = np.uint64(key) >> np.uint64(32)
     k2 = k0 ^ k1 ^ PARITY
     x0 = ((np.uint64(counter) & MASK) + k0) & MASK
     x1 = ((np.uint64(counter) >> np.uint64(32)) + k1) & MASK
     for injection in range(5):
-        if injection % 2 == 0:
-            x0, x1 = threefry_round(x0, x1, 13)
-            x0, x1 = threefry_round(x0, x1, 15)
-            x0, x1 = threefry_round(x0, x1, 26)
-            x0, x1 = threefry_round(x0, x1, 6)
-        else:
-            x0, x1 = threefry_round(x0, x1, 17)
-            x0, x1 = threefry_round(x0, x1, 29)
-            x0, x1 = threefry_round(x0, x1, 16)
-            x0, x1 = threefry_round(x0, x1, 24)
+        for number in range(4):
+            rotation = np.uint64(ROTATIONS[injection % 2][number])
+            x0 = (x0 + x1) & MASK
+            x1 = ((x1 << rotation) | (x1 >> (np.uint64(32) - rotation))) & MASK
+            x1 ^= x0
         x0 = (x0 + k1) & MASK
         x1 = (x1 + k2 + np.uint64(injection + 1)) & MASK
         k0, k1, k2 = k1, k2, k0

@@ -94,38 +94,32 @@ def compose_linear(
 
 
 @kernel
-def steady(table: Any) -> Any:
-    """The stretch (first, stop) of a table between fill that walks through neighbouring pixels to the right, if any."""
+def walk(table: Any) -> Any:
+    """The stretch (first, stop) of a table between fill that walks through neighbouring pixels, and its direction.
+
+    That is 1 to the right and -1 to the left; (0, 0, 1) if pixels are left out, repeated, or fill lies between them.
+    """
     first, stop = 0, table.shape[0]
     while first < stop and table[first] < 0:
         first += 1
     while stop > first and table[stop - 1] < 0:
         stop -= 1
+    step = table[first + 1] - table[first] if stop - first > 1 else 1
+    if abs(step) != 1:
+        return 0, 0, 1
     for i in range(first + 1, stop):
-        if table[i] != table[first] + (i - first):
-            return 0, 0
-    return first, stop
-
-
-@kernel
-def mirrored(table: Any) -> Any:
-    """The same for a stretch that walks to the left."""
-    first, stop = 0, table.shape[0]
-    while first < stop and table[first] < 0:
-        first += 1
-    while stop > first and table[stop - 1] < 0:
-        stop -= 1
-    for i in range(first + 1, stop):
-        if table[i] != table[first] - (i - first):
-            return 0, 0
-    return first, stop
+        if table[i] != table[first] + step * (i - first):
+            return 0, 0, 1
+    return first, stop, step
 
 
 @kernel
 def copy_window(x: Any, rows: Any, columns: Any, fill: Any, out: Any) -> None:
     """Pixels of x at the tables' coordinates."""
     width, channels = out.shape[1], out.shape[2]
-    first, stop = steady(columns)
+    first, stop, step = walk(columns)
+    if step < 0:
+        first, stop = 0, 0
     for i in range(out.shape[0]):
         row = rows[i]
         if row < 0:
@@ -152,14 +146,15 @@ def scale_window(
 ) -> None:
     """Pixels of x at the tables' coordinates, times scale plus bias, which are repeated for every pixel of a row."""
     width, channels = out.shape[1], out.shape[2]
-    first, stop = steady(columns)
-    # Four channels at a time, so the last pixel of a row is left out: what is read behind the last of the source, or
-    # written behind the last of the target, may belong to another sample.
-    begin, end = mirrored(columns) if 3 <= channels <= 4 and stop - first < 2 else (0, 0)
-    if end - begin < 2:
-        begin, end = 0, 0
-    else:
-        first, stop = begin, end - 1
+    first, stop, step = walk(columns)
+    begin, end = 0, 0
+    if step < 0:
+        # Four channels at a time, so the last pixel of a row is left out: what is read behind the last of the source,
+        # or written behind the last of the target, may belong to another sample.
+        if 3 <= channels <= 4:
+            begin, end, stop = first, stop, stop - 1
+        else:
+            first, stop = 0, 0
     for i in range(out.shape[0]):
         row = rows[i]
         if row < 0:

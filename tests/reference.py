@@ -68,12 +68,6 @@ def narrow_floats(addresses, wide, out):
         out[...] = wide_rows(addresses, wide, out).astype(out.dtype)
 
 
-def threefry_round(x0, x1, rotation):
-    x0 = (x0 + x1) % WORD
-    rotated = x1 * 2**rotation % WORD + x1 // 2 ** (32 - rotation)
-    return x0, rotated ^ x0
-
-
 def threefry(key, counter):
     """Threefry-2x32 with 20 rounds, as the paper of Salmon et al. states it for any number of rounds."""
     rotations = (13, 15, 26, 6, 17, 29, 16, 24)
@@ -82,7 +76,9 @@ def threefry(key, counter):
     x0 = (int(counter) % WORD + keys[0]) % WORD
     x1 = (int(counter) // WORD + keys[1]) % WORD
     for number in range(20):
-        x0, x1 = threefry_round(x0, x1, rotations[number % 8])
+        rotation = rotations[number % 8]
+        x0 = (x0 + x1) % WORD
+        x1 = (x1 * 2**rotation % WORD + x1 // 2 ** (32 - rotation)) ^ x0
         if number % 4 == 3:
             injection = (number + 1) // 4
             x0 = (x0 + keys[injection % 3]) % WORD
@@ -216,23 +212,15 @@ def compose_linear(before, start, extent, flipped, low, high, weight):
     weight[...] = centres - first
 
 
-def steady(table):
+def walk(table):
     inside = np.flatnonzero(np.asarray(table) >= 0)
     if len(inside) == 0:
-        return len(table), len(table)
+        return len(table), len(table), 1
     first, stop = int(inside[0]), int(inside[-1]) + 1
-    walks = np.array_equal(table[first:stop], table[first] + np.arange(stop - first))
-    return (first, stop) if walks else (0, 0)
-
-
-def mirrored(table):
-    """The stretch of a table between its fill that walks to the left, read from the other end."""
-    inside = np.flatnonzero(np.asarray(table) >= 0)
-    if len(inside) == 0:
-        return len(table), len(table)
-    first, stop = int(inside[0]), int(inside[-1]) + 1
-    steps = np.diff(np.asarray(table, np.int64)[first:stop])
-    return (first, stop) if np.all(steps == -1) else (0, 0)
+    for step in (1, -1):
+        if np.array_equal(table[first:stop], table[first] + step * np.arange(stop - first)):
+            return first, stop, step
+    return 0, 0, 1
 
 
 def copy_window(x, rows, columns, fill, out):

@@ -251,12 +251,16 @@ def _write_windows(
             f"top, tall, upside, left, wide, mirrored = {text.function(op.function)}"
             f"({rng}, {height}, {width}, {shape[0]}, {shape[1]}{given})"
         )
-        windows_of = ("top, tall, upside", "left, wide, mirrored")
+        # As variables: what is compiled for constants is compiled again for each of them.
+        windows_of = (
+            "int64(top), int64(tall), boolean(upside)",
+            "int64(left), int64(wide), boolean(mirrored)",
+        )
         for axis in range(2):
             before, window, size = tables[axis], windows_of[axis], shape[axis]
             low = text.table(size, "int32")
             if op.interpolation is None and len(before) == 1:
-                text.write(f"compose({before[0]}, {window}, {op.border}, {low})")
+                text.write(f"compose({before[0]}, {window}, int64({op.border}), {low})")
                 tables[axis] = [low]
                 continue
             if op.interpolation == "nearest" or (op.interpolation and step.follows):
@@ -266,7 +270,7 @@ def _write_windows(
             high, weight = text.table(size, "int32"), text.table(size, "float32")
             if op.interpolation is None:
                 text.write(
-                    f"compose_blended({', '.join(before)}, {window}, {op.border}, {low}, {high}, {weight})"
+                    f"compose_blended({', '.join(before)}, {window}, int64({op.border}), {low}, {high}, {weight})"
                 )
             else:
                 text.write(f"compose_linear({before[0]}, {window}, {low}, {high}, {weight})")

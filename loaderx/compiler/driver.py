@@ -44,6 +44,8 @@ BEGIN = """\
 LIBRARY = {
     "np": np,
     "carray": numba.carray,
+    "int64": np.int64,
+    "boolean": np.bool_,
     "pointer": pointer,
     "copy_bytes": copy_bytes,
     "fold": fold,

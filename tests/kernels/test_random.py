@@ -40,12 +40,6 @@ def test_threefry_equals_its_twin(key, counter):
     assert random.threefry(np.uint64(key), np.uint64(counter)) == reference.threefry(key, counter)
 
 
-@given(x0=words, x1=words, rotation=st.sampled_from([6, 13, 15, 16, 17, 24, 26, 29]))
-def test_a_threefry_round_equals_its_twin(x0, x1, rotation):
-    mixed = random.threefry_round(np.uint64(x0), np.uint64(x1), rotation)
-    assert tuple(mixed) == reference.threefry_round(x0, x1, rotation)
-
-
 @pytest.mark.parametrize("key", [(0, 0), (1, 2), (0xDEADBEEF, 0xFFFFFFFF)])
 @pytest.mark.parametrize("number", [0, 1, 12345, 2**32 - 1])
 def test_folding_is_what_jax_does_to_its_keys(key, number):
