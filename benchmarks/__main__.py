@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks [gather|overhead|chains ...] [--json FILE] [--no-peers]`."""
+"""The command line: `python -m benchmarks [gather|overhead|chains|records ...] [--json FILE] [--no-peers]`."""
 
 import argparse
 import importlib.metadata
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from benchmarks import chains, gather, overhead
+from benchmarks import chains, gather, overhead, records
 from benchmarks.harness import Comparison
 
 # Each is told whether the peers take part.
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterable[Comparison]]] = {
     "gather": gather.run,
     "overhead": lambda _peers: overhead.run(),
     "chains": chains.run,
+    "records": records.run,
 }
 NAMES = tuple(BENCHMARKS)
 

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from .sources import NPDataset as NPDataset
     from .sources import Source as Source
     from .sources import concatenate as concatenate
+    from .sources.records.dataset import ARDataset as ARDataset
+    from .sources.records.writer import write_array_record as write_array_record
     from .spec import Spec as Spec
     from .transforms import transform as transform
 
 _HOMES = {
+    "ARDataset": "sources.records.dataset",
     "ArgumentError": "errors",
     "ClosedError": "errors",
     "DataError": "errors",
@@ -37,6 +40,7 @@ _HOMES = {
     "concatenate": "sources",
     "pipeline": "compiler.direct",
     "transform": "transforms",
+    "write_array_record": "sources.records.writer",
 }
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 __version__ = "0.2.0"

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .buffers import Pool
-from .compiler.chain import Chain, addresses_of
+from .compiler.chain import Chain, located_in
 from .order import Order, Span
 from .sources import LocatedSource, Source
+from .sources.located import Located
 from .sources.source import store
 from .spec import Spec
 
@@ -73,7 +74,7 @@ class Assembly:
         for number, field in enumerate(self._pipeline.fields):
             if field.chain is not None and phase < len(field.chain.phases):
                 whole = self._halfway[self._pipeline.halfway[number, phase - 1]]
-                self._run(number, phase, start, stop, addresses_of(whole[start:stop]), whole)
+                self._run(number, phase, start, stop, located_in(whole[start:stop]), whole)
 
     def _read(self, group: Group, first: int, start: int, stop: int) -> None:
         """Rows of one source, and the first phase of its fields."""
@@ -87,9 +88,7 @@ class Assembly:
             and not field.chain.needs_samples
             and field.chain.phases[0].segments
         ):
-            addresses = np.empty(len(rows), np.int64)
-            source.locate(rows, addresses)
-            self._run(first, 0, start, stop, addresses, None)
+            self._run(first, 0, start, stop, source.locate(rows), None)
             return
         targets = [
             self.arrays[first + offset][start:stop]
@@ -100,7 +99,7 @@ class Assembly:
         source.read(rows, targets)
         for offset, (field, samples) in enumerate(zip(group.fields, targets, strict=True)):
             if field.chain is not None:
-                self._run(first + offset, 0, start, stop, addresses_of(samples), samples)
+                self._run(first + offset, 0, start, stop, located_in(samples), samples)
 
     def _run(
         self,
@@ -108,7 +107,7 @@ class Assembly:
         phase: int,
         start: int,
         stop: int,
-        addresses: NDArray[np.int64],
+        located: Located,
         samples: NDArray[Any] | None,
     ) -> None:
         chain = self._pipeline.fields[number].chain
@@ -124,7 +123,7 @@ class Assembly:
             start,
             self.span.position,
             self._positions[start:stop],
-            addresses,
+            located,
             samples,
             target,
         )
@@ -164,6 +163,10 @@ class Pipeline:
             for group in groups
         )
 
+        self._divisible = all(group.source.divisible for group in groups)
+        self._heavy = self.transformed or any(
+            isinstance(group.source, LocatedSource) and group.source.heavy for group in groups
+        )
         # A batch that is not divided keeps one worker busy, and the next must lie ready when that one is done.
         divided = self.parts(order.batch_size) > 1
         self.ahead = prefetch if divided else prefetch + workers
@@ -178,6 +181,8 @@ class Pipeline:
 
     def parts(self, size: int) -> int:
         """Into how many parts a batch of `size` samples is divided."""
-        least = TRANSFORMED_BYTES_PER_PART if self.transformed else BYTES_PER_PART
+        if not self._divisible:
+            return 1
+        least = TRANSFORMED_BYTES_PER_PART if self._heavy else BYTES_PER_PART
         worth = size * self._row_bytes // least if self.compiled else size
         return max(1, min(self._workers, worth, size))

@@ -162,7 +162,19 @@ def _fields(dataset: Any, labelset: Any) -> tuple[RowSpec, dict[str, Source]]:
                 raise ArgumentError(
                     f"field {name!r} is a dict (of {list(value)}). Pass its fields one by one."
                 )
-        record = RecordSource({str(name): as_source(value) for name, value in dataset.items()})
+        fields: dict[str, Source] = {}
+        for name, value in dataset.items():
+            source = as_source(value)
+            own = {str(name): source}
+            if isinstance(source, RecordSource) and source.main is not None:
+                own = source.named(str(name))
+            twice = sorted(own.keys() & (fields.keys() | dataset.keys() - {name}))
+            if twice:
+                raise ArgumentError(
+                    f"field {name!r} brings a field {twice[0]!r} with it, and there is one already."
+                )
+            fields.update(own)
+        record = RecordSource(fields)
         return record.spec, record.fields
     if isinstance(dataset, tuple):
         named = {str(number): as_source(value) for number, value in enumerate(dataset)}

@@ -336,3 +336,389 @@ def cut_mix(
         else:
             rest = np.float32(np.count_nonzero(box) / (height * width))
             out[i] = own * (1 - rest) + other * rest
+
+
+# HighwayHash64, lane by lane as its portable definition states it.
+
+
+def zipper_merge(low, high):
+    """The bytes of two neighbouring lanes in another order, as two lanes."""
+    a, b = low.to_bytes(8, "little"), high.to_bytes(8, "little")
+    return [
+        int.from_bytes([a[3], b[4], a[2], a[5], b[6], a[1], b[7], a[0]], "little"),
+        int.from_bytes([b[3], a[4], b[2], b[5], b[1], a[6], b[0], a[7]], "little"),
+    ]
+
+
+def highway_packet(lanes, v0, v1, mul0, mul1):
+    """The state after one packet, given as four numbers."""
+    for i in range(4):
+        v1[i] = (v1[i] + mul0[i] + lanes[i]) % DOUBLE_WORD
+        mul0[i] ^= v1[i] % WORD * (v0[i] // WORD)
+        v0[i] = (v0[i] + mul1[i]) % DOUBLE_WORD
+        mul1[i] ^= v0[i] % WORD * (v1[i] // WORD)
+    for target, source in ((v0, v1), (v1, v0)):
+        merged = zipper_merge(*source[:2]) + zipper_merge(*source[2:])
+        target[:] = [(x + y) % DOUBLE_WORD for x, y in zip(target, merged, strict=True)]
+
+
+def highway_padded(rest):
+    """A packet for 1 to 31 bytes: whole words in front, the end of the data elsewhere."""
+    whole, odd = rest[: len(rest) // 4 * 4], rest[len(rest) // 4 * 4 :]
+    if len(rest) >= 16:
+        return whole.ljust(28, b"\0") + rest[-4:]
+    ends = bytes([odd[0], odd[len(odd) // 2], odd[-1]]) if odd else b""
+    return (whole.ljust(16, b"\0") + ends).ljust(32, b"\0")
+
+
+def highway_hash_of(key, data):
+    """HighwayHash64 of bytes."""
+    mul0 = [0xDBE6D5D5FE4CCE2F, 0xA4093822299F31D0, 0x13198A2E03707344, 0x243F6A8885A308D3]
+    mul1 = [0x3BD39E10CB0EF593, 0xC0ACF169B5F18A8C, 0xBE5466CF34E90C6C, 0x452821E638D01377]
+    key = [int(word) for word in key]
+    v0 = [x ^ word for x, word in zip(mul0, key, strict=True)]
+    v1 = [x ^ (word % WORD * WORD + word // WORD) for x, word in zip(mul1, key, strict=True)]
+    state = v0, v1, mul0, mul1
+    end = len(data) // 32 * 32
+    for place in range(0, end, 32):
+        highway_packet(np.frombuffer(data, "<u8", 4, place).tolist(), *state)
+    if rest := data[end:]:
+        count = len(rest)
+        for i in range(4):
+            v0[i] = (v0[i] + count * WORD + count) % DOUBLE_WORD
+            halves = (v1[i] % WORD, v1[i] // WORD)
+            low, high = (x * 2**count % WORD + x // 2 ** (32 - count) for x in halves)
+            v1[i] = low + high * WORD
+        highway_packet(np.frombuffer(highway_padded(rest), "<u8").tolist(), *state)
+    for _ in range(4):
+        highway_packet([v0[i] % WORD * WORD + v0[i] // WORD for i in (2, 3, 0, 1)], *state)
+    return sum(lanes[0] for lanes in state) % DOUBLE_WORD
+
+
+def highway_hash(address, nbytes):
+    key = np.frombuffer(b"Riegeli/records\nRiegeli/records\n", "<u8")
+    return highway_hash_of(key, ctypes.string_at(int(address), int(nbytes)))
+
+
+def highway_hash_pieces(key, addresses, sizes):
+    pieces = zip(addresses, sizes, strict=True)
+    return highway_hash_of(key, b"".join(ctypes.string_at(int(at), int(size)) for at, size in pieces))  # fmt: skip
+
+
+# The frame of a Riegeli file, byte after byte as its description states it.
+
+
+def varint(number):
+    """A number in groups of seven bits, the lowest first, with the top bit set on all but the last."""
+    groups = [number >> shift & 127 for shift in range(0, max(1, int(number).bit_length()), 7)]
+    return bytes([*(group + 128 for group in groups[:-1]), groups[-1]])
+
+
+def write_side_by_side(parts, ends, out):
+    """Bytes one after the other, and where each ends."""
+    ends[:] = np.cumsum([len(part) for part in parts], dtype=np.int64)
+    everything = b"".join(parts)
+    out[: len(everything)] = np.frombuffer(everything, np.uint8)
+
+
+def write_varints(numbers, ends, out):
+    write_side_by_side([varint(number) for number in numbers.tolist()], ends, out)
+
+
+def write_heads(sizes, group, ends, out):
+    groups = [sizes[i : i + group].tolist() for i in range(0, len(sizes), group)]
+    listed = [b"".join(map(varint, numbers)) for numbers in groups]
+    write_side_by_side([b"\0" + varint(len(each)) + each for each in listed], ends, out)
+
+
+def write_entries(begins, decoded, records, ends, out):
+    table = np.stack([begins[: len(ends)], decoded, records], axis=1).tolist()
+    parts = [b"\x08" + varint(a) + b"\x10" + varint(b) + b"\x18" + varint(c) for a, b, c in table]
+    write_side_by_side(parts, ends, out)
+
+
+def framed_length(begin, size, records):
+    """How long a chunk is in a file: bytes and block headers, as long as its records are many, to a legal end."""
+    position = begin
+    for _ in range(40 + size):
+        position += 25 if position % 65536 == 0 else 1
+    position = max(position, begin + records)
+    while 0 < position % 65536 <= 24:
+        position += 1
+    return position - begin
+
+
+def place_chunks(begin, sizes, records, begins):
+    begins[0] = begin
+    for i, size in enumerate(sizes.sum(axis=1).tolist()):
+        begins[i + 1] = begins[i] + framed_length(int(begins[i]), size, int(records[i]))
+
+
+def hashed(*words):
+    """Words of 64 bits behind their hash."""
+    body = np.array(words, "<u8")
+    return np.uint64(highway_hash(body.ctypes.data, body.nbytes)).tobytes() + body.tobytes()
+
+
+def lay_chunks(begins, kind, records, decoded, addresses, sizes, out):
+    first = int(begins[0])
+    for i, (begin, end) in enumerate(zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True)):
+        pieces = zip(addresses[i].tolist(), sizes[i].tolist(), strict=True)
+        data = b"".join(ctypes.string_at(at, size) for at, size in pieces)
+        data_hash = highway_hash_of(np.frombuffer(b"Riegeli/records\n" * 2, "<u8"), data)
+        header = hashed(len(data), data_hash, kind + 256 * int(records[i]), decoded[i])
+        chunk, place = header + data, begin
+        while place < end:
+            if place % 65536 == 0:
+                part = hashed(place - begin, end - place)
+            else:
+                room = min(end, (place // 65536 + 1) * 65536) - place
+                part, chunk = chunk[:room].ljust(room, b"\0"), chunk[room:]
+            out[place - first : place - first + len(part)] = np.frombuffer(part, np.uint8)
+            place += len(part)
+
+
+# Chunks of a Riegeli file, as `bytes` without the block headers that interrupt them.
+
+
+class UnreadableError(Exception):
+    """Why a record cannot be had, as a number."""
+
+
+OUTSIDE, HEADER_HASH, DATA_HASH, KIND, CONTRADICTION, ROW_SIZE, STEP_SIZE, FRAME, ROOM = range(-1, -10, -1)  # fmt: skip
+
+
+def or_reason(function, *arguments):
+    """What a function gives, or the number of why it could not."""
+    try:
+        return function(*arguments)
+    except UnreadableError as failure:
+        return failure.args[0]
+
+
+def words_at(address, count):
+    """Words of memory, to read and to write."""
+    return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(int(address)))
+
+
+def own_places(begin, end):
+    """The positions of a file from `begin` on that belong to a chunk there, and not to a block header."""
+    positions = np.arange(int(begin), int(end))
+    return positions[positions % 65536 >= 24]
+
+
+def unframed(base, places):
+    """The bytes at some positions of a file."""
+    if not len(places):
+        return b""
+    first, last = int(places[0]), int(places[-1])
+    return row_bytes(base + first, last + 1 - first)[places - first].tobytes()
+
+
+def split_varint(data):
+    """The number of up to 63 bits that bytes begin with, and how many bytes it takes."""
+    for count, last in enumerate(data[:9], 1):
+        if last < 128:
+            return sum((data[i] & 127) << 7 * i for i in range(count)), count
+    raise UnreadableError(CONTRADICTION)
+
+
+def riegeli_hash(data):
+    """The hash that Riegeli states of bytes."""
+    return highway_hash_of(np.frombuffer(b"Riegeli/records\n" * 2, "<u8"), data)
+
+
+def chunk_words(base, begin, limit, verify):
+    """The words of a chunk header, and what follows from it and the data; places count from the chunk's first byte."""
+    chunk = unframed(int(base), own_places(begin, limit)) if begin >= 0 else b""
+    if len(chunk) < 40:
+        raise UnreadableError(OUTSIDE)
+    header = np.frombuffer(chunk, "<u8", 5)
+    header_hash, size, data_hash, kind_and_records, decoded = header.tolist()
+    if verify and riegeli_hash(chunk[8:40]) != header_hash:
+        raise UnreadableError(HEADER_HASH)
+    if size > len(chunk) - 40:
+        raise UnreadableError(OUTSIDE)
+    data = chunk[40 : 40 + size]
+    if verify and riegeli_hash(data) != data_hash:
+        raise UnreadableError(DATA_HASH)
+    records, kind = divmod(kind_and_records, 256)
+    if records >= 2**55 or decoded >= 2**63 or not data:
+        raise UnreadableError(CONTRADICTION)
+    if chr(kind) != "r" or data[:1] not in (b"\0", b"z"):
+        raise UnreadableError(KIND)
+    length, count = split_varint(data[1:])
+    sizes = 40 + 1 + count
+    if sizes + length > 40 + size:
+        raise UnreadableError(CONTRADICTION)
+    return [
+        *header.view("<i8").tolist(),
+        *(kind, records, decoded, data[0], sizes, sizes + length, 40 + size),
+    ]
+
+
+def check_chunk(base, begin, limit, verify, worker):
+    found = or_reason(chunk_words, base, begin, limit, verify)
+    if isinstance(found, int):
+        return found
+    words_at(worker, 16)[4:] = found
+    return 0
+
+
+def unpacked(part, size, room):
+    """The content of a compressed part, which states its size in front of a frame of zstd."""
+    import zstandard
+
+    promised, count = split_varint(part)
+    frame = part[count:]
+    if promised != size:
+        raise UnreadableError(CONTRADICTION)
+    if len(frame) > room:
+        raise UnreadableError(ROOM)
+    engine = zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()
+    try:
+        content = engine.decompress(frame)
+    except zstandard.ZstdError:
+        raise UnreadableError(FRAME) from None
+    if not engine.eof or engine.unused_data or len(content) != size:
+        raise UnreadableError(FRAME)
+    return content
+
+
+def plain_row(base, begin, first, size, alignment):
+    """Bytes of an uncompressed chunk, or the address in the file that they may stay at."""
+    # Room for a block header behind an empty row, too.
+    places = own_places(begin, begin + first + size + 24 * (2 + (first + size) // 65512))[first:]
+    address, places = int(base + places[0]), places[:size]
+    if len(set((places // 65536).tolist())) <= 1 and address % alignment == 0:
+        return address
+    return unframed(base, places)
+
+
+def row_of_chunk(base, begin, limit, verify, row, step, padding, alignment, shortcut, room):
+    """A row as bytes or as an address in the file, and whether it may be had without the chunk's header later."""
+    *_, records, size, compression, _, values, end = chunk_words(base, begin, limit, verify)
+    if records != 1:
+        raise UnreadableError(CONTRADICTION)
+    if step == 0 and size != row:
+        raise UnreadableError(ROW_SIZE)
+    if step > 0 and size % step:
+        raise UnreadableError(STEP_SIZE)
+    if compression == 0 and size != end - values:
+        raise UnreadableError(CONTRADICTION)
+    if compression == 0 and step == 0:
+        return plain_row(base, begin, values, size, alignment), shortcut in (0, values)
+    record = unframed(base, own_places(begin, limit)[values:end])
+    if compression == ord("z"):
+        room -= size if size > row else 0
+        if room < 0:
+            raise UnreadableError(ROOM)
+        record = unpacked(record, size, room)
+    return record[:row] + padding[len(record[:row]) :], shortcut == 0
+
+
+def read_record(entry, target, worker):
+    settings, base, begin, limit, chunk = words_at(entry, 5).tolist()
+    if begin < 0:
+        return base
+    when, bits, row, step, padding, alignment, shortcut = words_at(settings, 7).tolist()
+    seen = np.ctypeslib.as_array((ctypes.c_uint8 * (chunk // 8 + 1)).from_address(bits))
+    known = np.unpackbits(seen, bitorder="little")
+    new = when == 2 or not known[chunk]
+    if shortcut and not new:
+        found = plain_row(base, begin, shortcut, row, alignment), True
+    else:
+        padding = ctypes.string_at(padding, row) if step else b""
+        options = row, step, padding, alignment, shortcut, int(words_at(worker, 16)[3])
+        found = or_reason(row_of_chunk, base, begin, limit, new and when > 0, *options)
+    if isinstance(found, int):
+        return found
+    content, known[chunk] = found[0], found[1] | known[chunk]
+    seen[:] = np.packbits(known, bitorder="little")
+    if isinstance(content, int):
+        return content
+    ctypes.memmove(int(target), content, len(content))
+    return target
+
+
+def fetch_rows(function, entries, worker, size, out, progress):
+    bring = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(int(function))
+    for i, entry in enumerate(entries.tolist()):
+        place = out.ctypes.data + i * size
+        row = bring(entry, place, int(worker))
+        if row < 0:
+            progress[:] = i, row
+            return
+        ctypes.memmove(place, ctypes.string_at(row, size), size)
+    progress[:] = len(entries), 0
+
+
+def split_records(listed, count, total):
+    """Where each of `count` records ends whose sizes are listed and must add up."""
+    sizes = []
+    for _ in range(count):
+        size, length = split_varint(listed)
+        sizes.append(size)
+        listed = listed[length:]
+    if listed or sum(sizes) != total:
+        raise UnreadableError(CONTRADICTION)
+    return np.cumsum(sizes, dtype=np.int64)
+
+
+def parts_of_chunk(base, begin, words, most, total):
+    """Sizes and values of all records, as bytes."""
+    room, compression, first, stop, end = words[[3, 12, 13, 14, 15]].tolist()
+    places = own_places(begin, begin + end + 24 * (2 + end // 65512))
+    listed, values = (unframed(base, places[part]) for part in (slice(first, stop), slice(stop, end)))  # fmt: skip
+    if compression == ord("z"):
+        length, _ = split_varint(listed)
+        if length > most:
+            raise UnreadableError(CONTRADICTION)
+        return unpacked(listed, length, room), unpacked(values, total, room)
+    if len(listed) > most or len(values) != total:
+        raise UnreadableError(CONTRADICTION)
+    return listed, values
+
+
+def decode_chunk(base, begin, worker, sizes, ends, values):
+    found = or_reason(parts_of_chunk, base, begin, words_at(worker, 16), len(sizes), len(values))
+    if isinstance(found, int):
+        return found
+    places = or_reason(split_records, found[0], len(ends), len(values))
+    if isinstance(places, int):
+        return places
+    sizes[: len(found[0])] = np.frombuffer(found[0], np.uint8)
+    ends[:], values[:] = places, np.frombuffer(found[1], np.uint8)
+    return 0
+
+
+def entry_fields(message):
+    """Fields 1 to 3 of a protobuf message that has nothing else, numbers all of them."""
+    fields = {}
+    while message:
+        value, count = split_varint(message[1:])
+        fields[message[0]] = value
+        message = message[1 + count :]
+    if fields.keys() != {0x08, 0x10, 0x18}:
+        raise UnreadableError(CONTRADICTION)
+    return fields[0x08], fields[0x10], fields[0x18]
+
+
+def read_index(values, ends, offsets, sizes, counts):
+    for chunk in range(len(offsets)):
+        fields = or_reason(entry_fields, values[ends[chunk] : ends[chunk + 1]].tobytes())
+        if isinstance(fields, int):
+            return chunk
+        offsets[chunk], sizes[chunk], counts[chunk] = fields
+    return -1
+
+
+def locate_records(rows, starts, bases, settings, offsets, entries, addresses):
+    for i, row in enumerate(rows.tolist()):
+        file = max(f for f in range(len(bases)) if starts[f] <= row)
+        chunk = row - int(starts[file])
+        begin, limit = -1, -1
+        if offsets[file]:
+            begin, limit = words_at(offsets[file], chunk + 2)[chunk:].tolist()
+        entries[i] = settings[file], bases[file], begin, limit, chunk
+        addresses[i] = entries[i:].ctypes.data

@@ -25,7 +25,7 @@ echo '*' >"$venv/.gitignore"
     fail "could not install opencv-python-headless"
 
 # The workers import all they need, and end with their stdin.
-for worker in grain_worker opencv_worker; do
+for worker in grain_worker grain_records_worker opencv_worker; do
     (cd "$root" && "$venv/bin/python" -m "benchmarks.peers.$worker" </dev/null) ||
         fail "$worker cannot import what was installed"
 done

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from loaderx.errors import TransformError
 from loaderx.kernels.draws import Draws
 from loaderx.kernels.random import fold
+from loaderx.sources.located import Located
 from loaderx.spec import Spec
 from loaderx.transforms.mix import Mixer, MixTransform
 from loaderx.transforms.transform import SampleTransform
@@ -52,9 +53,9 @@ class CompiledSegment:
         self.output = self.driver.output
 
     def run(
-        self, positions: Positions, addresses: Positions, samples: Array | None, out: Array
+        self, positions: Positions, located: Located, samples: Array | None, out: Array
     ) -> None:
-        self.driver.run(positions, addresses, out)
+        self.driver.run(positions, located, out)
 
 
 class PythonSegment:
@@ -69,7 +70,7 @@ class PythonSegment:
         self.output = output
 
     def run(
-        self, positions: Positions, addresses: Positions, samples: Array | None, out: Array
+        self, positions: Positions, located: Located, samples: Array | None, out: Array
     ) -> None:
         assert samples is not None
         for place, sample in enumerate(samples):
@@ -150,7 +151,7 @@ class Chain:
         place: int,
         batch: int,
         positions: Positions,
-        addresses: Positions,
+        located: Located,
         samples: Array | None,
         out: Array,
     ) -> None:
@@ -172,13 +173,21 @@ class Chain:
             whole, flat = samples.reshape(len(samples), -1), target.reshape(count, -1)
             partners = partners_of(place, count, len(samples), current.key, batch)
             current.mixer(place, positions, partners, current.key, whole, flat)
-            samples, addresses = target, addresses_of(target)
+            samples, located = target, located_in(target)
         for segment in current.segments:
             last = segment is current.segments[-1]
             spec = segment.output
             target = out if last else np.empty((count, *spec.shape), spec.dtype)
-            segment.run(positions, addresses, samples, target)
-            samples, addresses = target, addresses_of(target)
+            segment.run(positions, located, samples, target)
+            samples, located = target, located_in(target)
+
+    @property
+    def channels_first(self) -> bool:
+        """Whether an op so far put the channels of an image first."""
+        return any(
+            isinstance(step, Step) and getattr(step.transform, "channels_first", False)
+            for step in self.steps
+        )
 
     @property
     def compiled(self) -> bool:
@@ -217,7 +226,7 @@ class Chain:
         nothing = np.zeros(1, np.int64)
         for segment in self.phases[0].segments:
             out = np.empty((1, *segment.output.shape), segment.output.dtype)
-            segment.run(nothing, addresses_of(rows), rows, out)
+            segment.run(nothing, located_in(rows), rows, out)
             rows = out
         sample: Array = rows[0]
         return sample
@@ -273,7 +282,8 @@ def partners_of(place: int, count: int, size: int, key: np.uint64, batch: int) -
     return (np.arange(place, place + count, dtype=np.int64) + step) % size
 
 
-def addresses_of(samples: Array) -> Positions:
-    """The address of every sample of a C-contiguous array."""
+def located_in(samples: Array) -> Located:
+    """Every sample of a C-contiguous array."""
     pitch = samples.strides[0] if len(samples) else 0
-    return samples.ctypes.data + np.arange(len(samples), dtype=np.int64) * pitch
+    addresses = samples.ctypes.data + np.arange(len(samples), dtype=np.int64) * pitch
+    return Located(addresses, hold=samples)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from loaderx.errors import ArgumentError
 from loaderx.spec import Spec, check_dtype
 
-from .chain import Chain, addresses_of
+from .chain import Chain, located_in
 from .entries import chains
 
 
@@ -39,13 +39,13 @@ class DirectPipeline:
             )
         places = np.ascontiguousarray(places, np.int64)
         chain = self.chain(Spec(rows.shape[1:], rows.dtype), rows[0])
-        addresses = addresses_of(rows)
+        located = located_in(rows)
         for phase, step in enumerate(chain.phases):
             if phase == 0 and not step.segments:
                 continue
             out = np.empty((len(rows), *step.output.shape), step.output.dtype)
-            chain.run(phase, 0, int(places[0]), places, addresses, rows, out)
-            rows, addresses = out, addresses_of(out)
+            chain.run(phase, 0, int(places[0]), places, located, rows, out)
+            rows, located = out, located_in(out)
         # Never the caller's own array.
         return rows.copy() if np.may_share_memory(rows, given) else rows
 

@@ -139,7 +139,7 @@ def draft(steps: Sequence[Step], spec: Spec) -> tuple[Draft, Spec]:
         # Rows lie in a mapped file that nobody may write to.
         groups.insert(0, "copy")
     transfers = [number for number, group in enumerate(groups) if not _in_place(group)]
-    address, current = "addresses[i]", spec
+    address, current = "row", spec
     for number, group in enumerate(groups):
         if _in_place(group):
             _write_in_place(text, group[0], address, current)

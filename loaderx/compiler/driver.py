@@ -23,10 +23,12 @@ from numpy.typing import NDArray
 
 from loaderx.errors import TransformError
 from loaderx.kernels import pixels, windows
+from loaderx.kernels.calls import fetch
 from loaderx.kernels.compilation import ForgivingCache, source_hash
 from loaderx.kernels.draws import start_draws
 from loaderx.kernels.memory import copy_bytes, pointer
 from loaderx.kernels.random import fold
+from loaderx.sources.located import Located
 from loaderx.spec import Spec
 
 from . import store
@@ -34,12 +36,20 @@ from .draft import ALIGNMENT, Draft, Step, draft
 from .fingerprint import fingerprint
 from .renewal import renewed
 
-HEADER = "def drive(positions, addresses, scratch, keys, progress, {arguments}out):\n"
+HEADER = (
+    "def drive(positions, addresses, fetcher, worker, scratch, keys, progress, {arguments}out):\n"
+)
 BEGIN = """\
     target = out.ctypes.data
     space = scratch.ctypes.data
     for i in range(addresses.shape[0]):
         progress[0] = i
+        row = addresses[i]
+        if fetcher != 0:
+            row = fetch(fetcher, row, {place}, worker)
+            if row < 0:
+                progress[1] = row
+                return
 """
 LIBRARY = {
     "np": np,
@@ -48,6 +58,7 @@ LIBRARY = {
     "boolean": np.bool_,
     "pointer": pointer,
     "copy_bytes": copy_bytes,
+    "fetch": fetch,
     "fold": fold,
     "start_draws": start_draws,
     "compose": windows.compose,
@@ -71,28 +82,29 @@ class Driver:
         self._scratch = threading.local()
         text = self._text
         arguments = "".join(f"a{number}, " for number in range(len(text.arguments)))
-        self.source = HEADER.format(arguments=arguments) + BEGIN + "\n".join(text.lines) + "\n"
+        begin = BEGIN.format(place=text.space(spec.nbytes))
+        self.source = HEADER.format(arguments=arguments) + begin + "\n".join(text.lines) + "\n"
         self.cached = False
         self._drive = self._compile()
 
-    def run(
-        self, positions: NDArray[np.int64], addresses: NDArray[np.int64], out: NDArray[Any]
-    ) -> None:
-        """Take the samples at `addresses` through the chain into `out`."""
+    def run(self, positions: NDArray[np.int64], located: Located, out: NDArray[Any]) -> None:
+        """Take located samples through the chain into `out`."""
         scratch = getattr(self._scratch, "memory", None)
         if scratch is None:
             scratch = self._scratch.memory = aligned(self._text.scratch)
         progress = np.zeros(2, np.int64)
         try:
             self._drive(
-                positions, addresses, scratch, self._keys, progress, *self._text.arguments,
-                out.reshape(-1).view(np.uint8),
+                positions, located.addresses, located.fetcher, located.worker, scratch, self._keys, progress,
+                *self._text.arguments, out.reshape(-1).view(np.uint8),
             )  # fmt: skip
         except Exception as error:
             error.add_note(
                 f"loaderx: in transform {self._text.names[progress[1]]!r}, at sample {progress[0]} of these"
             )
             raise
+        if progress[1] < 0:
+            located.raise_failure(int(progress[0]), int(progress[1]))
 
     def _compile(self) -> Any:
         text = self._text
@@ -129,7 +141,10 @@ class Driver:
 jit = numba.njit(nogil=True, error_model="numpy")
 # Into the driver, where the shapes are known.
 jit_op = numba.njit(nogil=True, error_model="numpy", forceinline=True)
-FIRST = (numba.int64[::1], numba.int64[::1], numba.uint8[::1], numba.uint64[::1], numba.int64[::1])
+FIRST = (
+    *(numba.int64[::1], numba.int64[::1], numba.int64, numba.int64),
+    *(numba.uint8[::1], numba.uint64[::1], numba.int64[::1]),
+)
 
 
 def driver_name(text: Draft, source: str) -> str:

@@ -13,7 +13,7 @@ from loaderx.kernels.random import DRAWS
 from loaderx.shuffle import derive
 from loaderx.spec import Spec
 from loaderx.transforms.authoring import Author
-from loaderx.transforms.mix import MixTransform
+from loaderx.transforms.mix import CutMix, MixTransform
 from loaderx.transforms.spatial import Resize
 from loaderx.transforms.transform import Transform, WindowTransform
 
@@ -66,6 +66,11 @@ def as_op(op: Any) -> Any:
 
 
 def _add(op: Any, key: int, members: Sequence[Chain], names: Sequence[str]) -> None:
+    if isinstance(op, WindowTransform | CutMix) and members[0].channels_first:
+        raise ArgumentError(
+            f"{op.name} takes images of (height, width, channels), and an op before it put the channels first; "
+            "put it before that one."
+        )
     if isinstance(op, WindowTransform):
         sizes = {name: chain.output.shape[:2] for name, chain in zip(names, members, strict=True)}
         if len(set(sizes.values())) > 1:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from loaderx.spec import Spec
 
-from .chain import Chain, CompiledSegment, MixStep, PythonStep, addresses_of
+from .chain import Chain, CompiledSegment, MixStep, PythonStep, located_in
 from .draft import Step
 
 SAMPLES = 64
@@ -118,7 +118,7 @@ def _measure(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
             if phase == 0 and not step.segments:
                 continue
             out = np.zeros((SAMPLES, *step.output.shape), step.output.dtype)
-            addresses = addresses_of(rows)
+            addresses = located_in(rows)
             began = time.perf_counter()
             chain.run(phase, 0, 0, positions, addresses, rows, out)
             seconds += time.perf_counter() - began

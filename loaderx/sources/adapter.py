@@ -27,9 +27,11 @@ class RangeRows:
 def as_source(data: Any) -> Source:
     """A source as it is, an array, a range, a list, or any object with `__len__` and `__getitem__`."""
     if isinstance(data, Source):
-        return data
+        return data.inner
     if isinstance(data, str | os.PathLike):
-        raise TypeError(f"{data!r} is a path; open it with `NPDataset({str(data)!r})`.")
+        raise TypeError(
+            f"{data!r} is a path; open it with `NPDataset({str(data)!r})` or `ARDataset({str(data)!r})`."
+        )
     if isinstance(data, range):
         return ObjectSource(RangeRows(data))
     if isinstance(data, list) and all(isinstance(value, bool | int | float) for value in data):

@@ -12,6 +12,7 @@ from loaderx.kernels.gather import locate_rows
 from loaderx.spec import Spec, check_dtype
 
 from .layout import Layout, layout_of
+from .located import Located
 from .npy import MappedFile
 from .source import LocatedSource, Rows
 
@@ -90,7 +91,7 @@ class NPDataset(LocatedSource):
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def locate(self, rows: Rows, out: NDArray[np.int64]) -> None:
+    def locate(self, rows: Rows) -> Located:
         # Every way to the rows leads through here: batches, brackets and views.
         touched: Iterable[int] = range(len(self._files))
         if len(self._files) > FEW_FILES:
@@ -99,7 +100,9 @@ class NPDataset(LocatedSource):
             file = self._files[number]
             if file is not None:
                 file.check()
-        locate_rows(rows, self._starts, self._bases, self._strides, out)
+        addresses = np.empty(len(rows), np.int64)
+        locate_rows(rows, self._starts, self._bases, self._strides, addresses)
+        return Located(addresses, hold=self._arrays)
 
 
 def _check_rows(array: NDArray[Any], name: str, first: NDArray[Any], first_name: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError, DataError
+from loaderx.kernels.chunks import fetch_rows
 from loaderx.kernels.gather import (
     collect_rows,
     copy_few_rows,
@@ -18,6 +19,7 @@ from loaderx.kernels.gather import (
 from loaderx.spec import Spec
 
 from .layout import Layout
+from .located import Located
 
 # Copied in a few microseconds.
 FEW_BYTES = 32 * 1024
@@ -41,6 +43,16 @@ class Source(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    @property
+    def inner(self) -> "Source":
+        """The source that a loader reads in place of this one."""
+        return self
+
+    @property
+    def divisible(self) -> bool:
+        """Whether several threads may well share the rows of a batch."""
+        return True
+
     @abstractmethod
     def read(self, rows: Rows, out: Sequence[Array]) -> None:
         """Fill out[field][i] with the field of row rows[i]; `out` may be narrower than the rows."""
@@ -56,7 +68,7 @@ class Source(ABC):
         """The given rows as a source: a slice, a range, row numbers or a boolean mask. Nothing is read."""
         from .views import select
 
-        return select(self, rows)
+        return select(self.inner, rows)
 
     def split(self, fraction: float, *, seed: int = 0) -> tuple["Source", "Source"]:
         """Two sources that share no row: a random `fraction` of the rows, and the others.
@@ -65,7 +77,7 @@ class Source(ABC):
         """
         from .views import split
 
-        return split(self, fraction, seed)
+        return split(self.inner, fraction, seed)
 
     def __add__(self, other: "Source") -> "Source":
         from .views import concatenate
@@ -91,20 +103,32 @@ class LocatedSource(Source):
         """How the elements of a row lie behind its address."""
 
     @abstractmethod
-    def locate(self, rows: Rows, out: NDArray[np.int64]) -> None:
-        """The address of every row."""
+    def locate(self, rows: Rows) -> Located:
+        """Where every row lies."""
+
+    @property
+    def fetches(self) -> bool:
+        """Whether what it locates needs a fetcher."""
+        return False
+
+    @property
+    def heavy(self) -> bool:
+        """Whether a row is much more work than to copy its bytes."""
+        return False
 
     def read(self, rows: Rows, out: Sequence[Array]) -> None:
-        addresses = np.empty(len(rows), np.int64)
-        self.locate(rows, addresses)
-        gather(self.spec, self.layout, rows, addresses, out[0])
+        gather(self.spec, self.layout, rows, self.locate(rows), out[0])
 
 
 class RecordSource(Source):
-    """Several sources of one length side by side, as the fields of one row."""
+    """Several sources of one length side by side, as the fields of one row.
 
-    def __init__(self, fields: Mapping[str, Source]) -> None:
+    In a row with other sources the field `main`, if there is one, goes by the name that these fields have there.
+    """
+
+    def __init__(self, fields: Mapping[str, Source], main: str | None = None) -> None:
         self.fields = dict(fields)
+        self.main = main
         for name, source in self.fields.items():
             if not isinstance(source.spec, Spec):
                 raise ArgumentError(
@@ -117,6 +141,10 @@ class RecordSource(Source):
     def spec(self) -> dict[str, Spec]:
         return {name: source.spec for name, source in self.fields.items()}  # type: ignore[misc]
 
+    def named(self, name: str) -> dict[str, Source]:
+        """The fields in a row in which they go by `name`."""
+        return {name if own == self.main else own: source for own, source in self.fields.items()}
+
     def __len__(self) -> int:
         return len(next(iter(self.fields.values())))
 
@@ -125,10 +153,18 @@ class RecordSource(Source):
             source.read(rows, [array])
 
 
-def gather(
-    spec: Spec, layout: Layout, rows: Rows, addresses: NDArray[np.int64], out: Array
-) -> None:
-    """Rows at addresses into a C-contiguous `out` of the row's dtype or the narrower one."""
+def gather(spec: Spec, layout: Layout, rows: Rows, located: Located, out: Array) -> None:
+    """Located rows into a C-contiguous `out` of the row's dtype or the narrower one."""
+    if located.fetcher:
+        straight = layout.offsets is None and out.dtype == spec.dtype
+        fetched = out if straight else np.empty((len(rows), *spec.shape), spec.dtype)
+        fetch(located, spec.nbytes, as_bytes(fetched))
+        if straight:
+            return
+        located = Located(
+            fetched.ctypes.data + np.arange(len(rows), dtype=np.int64) * spec.nbytes, hold=fetched
+        )
+    addresses = located.addresses
     flat = out.reshape(len(rows), spec.size)
     if layout.offsets is not None:
         # Strided or byte-swapped rows: first side by side in native order, then as any others.
@@ -143,6 +179,14 @@ def gather(
         copy(addresses, spec.nbytes, as_bytes(flat))
     else:
         narrow(spec, rows, addresses, flat)
+
+
+def fetch(located: Located, size: int, out: NDArray[np.uint8]) -> None:
+    """Rows of `size` bytes by their fetcher."""
+    progress = np.empty(2, np.int64)
+    fetch_rows(located.fetcher, located.addresses, located.worker, size, out, progress)
+    if progress[1] < 0:
+        located.raise_failure(int(progress[0]), int(progress[1]))
 
 
 def store(values: Array, rows: Rows, out: Array) -> None:

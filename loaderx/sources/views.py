@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError
 from loaderx.kernels.random import SPLIT
@@ -16,6 +15,7 @@ from loaderx.spec import Spec
 from .adapter import as_source
 from .array import NPDataset
 from .layout import Layout
+from .located import Located
 from .source import (
     Array,
     LocatedSource,
@@ -118,8 +118,20 @@ class LocatedSelection(LocatedSource):
     def __len__(self) -> int:
         return len(self._map)
 
-    def locate(self, rows: Rows, out: NDArray[np.int64]) -> None:
-        self._source.locate(self._map(rows), out)
+    @property
+    def fetches(self) -> bool:
+        return self._source.fetches
+
+    @property
+    def heavy(self) -> bool:
+        return self._source.heavy
+
+    @property
+    def divisible(self) -> bool:
+        return self._source.divisible
+
+    def locate(self, rows: Rows) -> Located:
+        return self._source.locate(self._map(rows))
 
 
 class Concatenation(Source):
@@ -152,10 +164,8 @@ class Concatenation(Source):
         source = self._sources[owner]
         own_rows = rows - self._starts[owner]
         if isinstance(source, LocatedSource):
-            addresses = np.empty(len(rows), np.int64)
-            source.locate(own_rows, addresses)
             # With the numbers that the rows have here, for the message about one that does not fit.
-            gather(source.spec, source.layout, rows, addresses, out[0])
+            gather(source.spec, source.layout, rows, source.locate(own_rows), out[0])
             return
         if isinstance(self.spec, dict) and isinstance(source.spec, dict):
             # By name: two sources may have the same fields in another order.
@@ -182,19 +192,46 @@ class LocatedConcatenation(LocatedSource):
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def locate(self, rows: Rows, out: NDArray[np.int64]) -> None:
+    @property
+    def fetches(self) -> bool:
+        return self._sources[0].fetches
+
+    @property
+    def heavy(self) -> bool:
+        return any(source.heavy for source in self._sources)
+
+    @property
+    def divisible(self) -> bool:
+        return all(source.divisible for source in self._sources)
+
+    def locate(self, rows: Rows) -> Located:
+        addresses = np.empty(len(rows), np.int64)
         owners = np.searchsorted(self._starts, rows, side="right") - 1
-        for owner in np.unique(owners):
-            places = np.flatnonzero(owners == owner)
-            part = np.empty(len(places), np.int64)
-            self._sources[owner].locate(rows[places] - self._starts[owner], part)
-            out[places] = part
+        places = {int(owner): np.flatnonzero(owners == owner) for owner in np.unique(owners)}
+        parts = {
+            owner: self._sources[owner].locate(rows[own] - self._starts[owner])
+            for owner, own in places.items()
+        }
+        for owner, own in places.items():
+            addresses[own] = parts[owner].addresses
+
+        def failure(place: int, reason: int) -> Exception:
+            owner = int(owners[place])
+            explain = parts[owner].failure
+            assert explain is not None
+            return explain(int(np.searchsorted(places[owner], place)), reason)
+
+        # The worker is the thread's own, and grew with every part.
+        last = parts[max(parts)] if parts else Located(addresses)
+        hold = [part.hold for part in parts.values()]
+        return Located(addresses, last.fetcher, last.worker, hold, failure)
 
 
 def view(source: Source, rows: RowMap) -> Source:
     """The mapped rows of a source, on the compiled path if the source is."""
     if isinstance(source, RecordSource):
-        return RecordSource({name: view(field, rows) for name, field in source.fields.items()})
+        fields = {name: view(field, rows) for name, field in source.fields.items()}
+        return RecordSource(fields, source.main)
     if isinstance(source, LocatedSource):
         return LocatedSelection(source, rows)
     return Selection(source, rows)
@@ -248,11 +285,13 @@ def _concatenated(sources: Sequence[Source]) -> Source:
     if len(records) == len(sources):
         names = records[0].fields
         return RecordSource(
-            {name: concatenate([record.fields[name] for record in records]) for name in names}
+            {name: concatenate([record.fields[name] for record in records]) for name in names},
+            records[0].main,
         )
     located = [source for source in sources if isinstance(source, LocatedSource)]
     if len(located) == len(sources) and all(
-        source.layout.same_as(located[0].layout) for source in located
+        source.layout.same_as(located[0].layout) and source.fetches == located[0].fetches
+        for source in located
     ):
         plain = [source for source in located if isinstance(source, NPDataset)]
         return (

@@ -160,3 +160,10 @@ def test_a_box_needs_an_image():
     message = "CutMix needs an image of shape (height, width, channels) as the first field, not float32[10]."
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([T.CutMix()])(images((10,), np.float32))
+
+
+@pytest.mark.parametrize("op", [T.CutMix(), T.RandomFlip(), T.RandomCrop(4)])
+def test_what_needs_height_and_width_is_refused_behind_channels_first(op):
+    first = T.Normalize([0.5] * 3, [0.5] * 3, channels_first=True)
+    with pytest.raises(lx.ArgumentError, match="put the channels first"):
+        lx.pipeline([first, op])(np.zeros((2, 8, 8, 3), np.uint8))

@@ -1,0 +1,75 @@
+"""Calling a function by its address: a decompressor of a C library, or a kernel that is compiled on its own."""
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import config, types
+from numba.extending import intrinsic
+
+WORD = ir.IntType(64)
+
+if config.DISABLE_JIT:
+
+    def _call(function: int, *arguments: int) -> int:
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(arguments))
+        return int(kind(int(function))(*map(int, arguments)))
+
+    def fetch(function: int, entry: int, target: int, worker: int) -> int:
+        """Have a row brought to `target`, or be told where it lies already; below 0 it could not be."""
+        return _call(function, entry, target, worker)
+
+    def decompress(
+        function: int, context: int, target: int, room: int, source: int, size: int
+    ) -> int:
+        """Decompress `size` bytes into at most `room`; the answer is how many came out, below 0 if it failed."""
+        return _call(function, context, target, room, source, size)
+
+else:
+
+    def _signature(count: int) -> Any:
+        return types.int64(*[types.int64] * (count + 1))
+
+    def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        function, *given = arguments
+        kind = ir.FunctionType(WORD, [WORD] * len(given))
+        return builder.call(builder.inttoptr(function, kind.as_pointer()), given)
+
+    @intrinsic
+    def fetch(typing_context: Any, function: Any, entry: Any, target: Any, worker: Any) -> Any:
+        """Have a row brought to `target`, or be told where it lies already; below 0 it could not be."""
+        return _signature(3), _generate
+
+    @intrinsic
+    def decompress(
+        typing_context: Any,
+        function: Any,
+        context: Any,
+        target: Any,
+        room: Any,
+        source: Any,
+        size: Any,
+    ) -> Any:
+        """Decompress `size` bytes into at most `room`; the answer is how many came out, below 0 if it failed."""
+        return _signature(5), _generate
+
+
+@functools.cache
+def address_of(function: Callable[..., int], arguments: int) -> int:
+    """The address of a kernel that takes so many int64 and gives one; it must not raise."""
+    if config.DISABLE_JIT:
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)
+        callback = kind(function)
+        _KEPT.append(callback)
+        return ctypes.cast(callback, ctypes.c_void_p).value or 0
+    compiled: Any = function
+    types_of_arguments = (types.int64,) * arguments
+    compiled.compile(types_of_arguments)
+    result = compiled.overloads[types_of_arguments]
+    return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
+
+
+# Callbacks end with the object that made them.
+_KEPT: list[Any] = []

@@ -1,0 +1,368 @@
+"""Chunks of a Riegeli file in memory: checked, decompressed, and their records copied to where they are wanted.
+
+Nothing that stands in a file is believed. Every size and offset is compared with what it must fit into before a byte is
+touched, and a chunk is believed to be intact only by its hash. A function that cannot do its work says why by a number
+below 0: the file is then named by who knows it.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import carray
+from numpy.typing import NDArray
+
+from .blocks import BLOCK, BLOCK_HEADER, CHUNK_HEADER, end_of, position_of
+from .calls import decompress, fetch
+from .compilation import brief_kernel, jitable, kernel
+from .highway import RIEGELI_KEY, finish_hash, hash_bytes, highway_hash, new_state, start_hash
+from .memory import copy_bytes, pointer
+
+# Why a record could not be had.
+OUTSIDE, HEADER_HASH, DATA_HASH, KIND, CONTRADICTION, ROW_SIZE, STEP_SIZE, FRAME, ROOM = range(-1, -10, -1)  # fmt: skip
+NEVER, FIRST, ALWAYS = 0, 1, 2
+SIMPLE, ZSTD, PLAIN = ord("r"), ord("z"), 0
+
+# What a thread needs to read records, as words: the decompressor and its context, memory, and then what was found out
+# about the chunk at hand. Bytes of a chunk are numbered as in blocks.py.
+DECOMPRESSOR, CONTEXT, SCRATCH, SCRATCH_SIZE = range(4)
+HEADER = 4
+TYPE, RECORDS, DECODED, COMPRESSION, SIZES, VALUES, END = range(9, 16)
+WORKER_WORDS = 16
+
+# Where a record lies: what holds for all of its file, the address of the file's first byte, where its chunk begins, the
+# position that it ends at or before, and its number. A row that lies at BASE already has a BEGIN below 0.
+SETTINGS, BASE, BEGIN, LIMIT, CHUNK = range(5)
+ENTRY_WORDS = 5
+# What holds for all records of a file: how they are verified, one bit for each that was read before, and what a row is.
+# If STEP is above 0 a record of any number of whole steps becomes one: it is cut, or filled up from PADDING. If not 0,
+# SHORTCUT is the byte of its chunk that a row begins at, because the file is not compressed.
+VERIFY, SEEN, ROW, STEP, PADDING, ALIGNMENT, SHORTCUT = range(7)
+SETTINGS_WORDS = 7
+
+
+@jitable
+def byte_at(address: Any) -> Any:
+    """One byte of memory."""
+    return np.int64(carray(pointer(address), (1,), np.uint8)[0])
+
+
+@jitable
+def copy_part(base: Any, begin: Any, first: Any, count: Any, target: Any) -> None:
+    """Bytes of a chunk from number `first` on, without the block headers between them."""
+    position = position_of(begin, first)
+    while count > 0:
+        size = min(count, BLOCK - position % BLOCK)
+        copy_bytes(target, base + position, size)
+        target += size
+        count -= size
+        position += size + BLOCK_HEADER
+
+
+@jitable
+def hash_part(base: Any, begin: Any, first: Any, count: Any) -> Any:
+    """The hash of bytes of a chunk."""
+    state = new_state()
+    start_hash(RIEGELI_KEY, state)
+    position = position_of(begin, first)
+    while count > 0:
+        size = min(count, BLOCK - position % BLOCK)
+        hash_bytes(base + position, size, state)
+        count -= size
+        position += size + BLOCK_HEADER
+    return finish_hash(state)
+
+
+@jitable
+def part_at(base: Any, begin: Any, first: Any, count: Any, scratch: Any) -> Any:
+    """Where bytes of a chunk lie in one piece: in the file, or in `scratch` if a block header parts them there."""
+    position = position_of(begin, first)
+    if position % BLOCK + count <= BLOCK:
+        return base + position
+    copy_part(base, begin, first, count, scratch)
+    return scratch
+
+
+@jitable
+def varint_at(base: Any, begin: Any, byte: Any, stop: Any) -> Any:
+    """A number of 7 bits per byte, and the byte behind it, which is -1 if there is none before `stop`."""
+    value, shift = np.int64(0), np.int64(0)
+    while byte < stop and shift < 63:
+        seven = byte_at(base + position_of(begin, byte))
+        byte += 1
+        value |= (seven & 127) << shift
+        if seven < 128:
+            return value, byte
+        shift += 7
+    return np.int64(0), np.int64(-1)
+
+
+@kernel
+def check_chunk(base: int, begin: int, limit: int, verify: bool, worker: int) -> Any:
+    """What a chunk consists of, into the words of the worker; verified by its hashes if asked."""
+    words = carray(pointer(worker), (WORKER_WORDS,), np.int64)
+    if begin < 0 or end_of(begin, CHUNK_HEADER) > limit:
+        return OUTSIDE
+    header = worker + 8 * HEADER
+    copy_part(base, begin, 0, CHUNK_HEADER, header)
+    if verify and np.uint64(highway_hash(header + 8, CHUNK_HEADER - 8)) != np.uint64(words[HEADER]):
+        return HEADER_HASH
+    size = words[HEADER + 1]
+    if size < 0 or size > limit or end_of(begin, CHUNK_HEADER + size) > limit:
+        return OUTSIDE
+    stop = CHUNK_HEADER + size
+    if verify and np.uint64(hash_part(base, begin, CHUNK_HEADER, size)) != np.uint64(
+        words[HEADER + 2]
+    ):
+        return DATA_HASH
+    words[TYPE] = words[HEADER + 3] & 255
+    words[RECORDS] = words[HEADER + 3] >> 8
+    words[DECODED] = words[HEADER + 4]
+    words[END] = stop
+    if words[RECORDS] < 0 or words[DECODED] < 0 or size < 1:
+        return CONTRADICTION
+    words[COMPRESSION] = byte_at(base + position_of(begin, CHUNK_HEADER))
+    if words[TYPE] != SIMPLE or (words[COMPRESSION] != PLAIN and words[COMPRESSION] != ZSTD):
+        return KIND
+    length, sizes = varint_at(base, begin, CHUNK_HEADER + 1, stop)
+    if sizes < 0 or length > stop - sizes:
+        return CONTRADICTION
+    words[SIZES] = sizes
+    words[VALUES] = sizes + length
+    return 0
+
+
+@jitable
+def unpack_part(
+    base: Any, begin: Any, first: Any, stop: Any, words: Any, target: Any, size: Any
+) -> Any:
+    """Decompress bytes of a chunk that must become `size` bytes; 0, or why that failed."""
+    promised, first = varint_at(base, begin, first, stop)
+    if first < 0 or promised != size:
+        return CONTRADICTION
+    count = stop - first
+    if count > words[SCRATCH_SIZE]:
+        return ROOM
+    frame = part_at(base, begin, first, count, words[SCRATCH])
+    if decompress(words[DECOMPRESSOR], words[CONTEXT], target, size, frame, count) != size:
+        return FRAME
+    return 0
+
+
+@jitable
+def see(seen: Any, bit: Any) -> None:
+    """Note that a chunk was read, and is intact if it was verified."""
+    # Another thread that sets a bit of the same byte just now may undo this: the chunk is then checked again.
+    seen[0] |= bit
+
+
+@jitable
+def plain_row(base: Any, begin: Any, first: Any, size: Any, alignment: Any, target: Any) -> Any:
+    """Where the bytes of an uncompressed record lie: in the file if in one piece and aligned, otherwise at `target`."""
+    position = position_of(begin, first)
+    if position % BLOCK + size <= BLOCK and (base + position) % alignment == 0:
+        return base + position
+    copy_part(base, begin, first, size, target)
+    return target
+
+
+@kernel
+def read_record(entry: int, target: int, worker: int) -> Any:
+    """Where a row lies: its record of a chunk of one brought to `target`, or in the file where that is as good."""
+    place = carray(pointer(entry), (ENTRY_WORDS,), np.int64)
+    base, begin = place[BASE], place[BEGIN]
+    if begin < 0:
+        return base
+    settings = carray(pointer(place[SETTINGS]), (SETTINGS_WORDS,), np.int64)
+    words = carray(pointer(worker), (WORKER_WORDS,), np.int64)
+    seen = carray(pointer(settings[SEEN] + (place[CHUNK] >> 3)), (1,), np.uint8)
+    bit = np.uint8(1 << (place[CHUNK] & 7))
+    new = settings[VERIFY] == ALWAYS or not seen[0] & bit
+    shortcut, row = settings[SHORTCUT], settings[ROW]
+    if shortcut > 0 and not new:
+        # Its header would be one more cache line to wait for.
+        return plain_row(base, begin, shortcut, row, settings[ALIGNMENT], target)
+    status = check_chunk(base, begin, place[LIMIT], new and settings[VERIFY] != NEVER, worker)
+    if status < 0:
+        return status
+    size, step = words[DECODED], settings[STEP]
+    if words[RECORDS] != 1:
+        return CONTRADICTION
+    if step == 0 and size != row:
+        return ROW_SIZE
+    if step > 0 and size % step != 0:
+        return STEP_SIZE
+    values = words[VALUES]
+    if words[COMPRESSION] == PLAIN:
+        if size != words[END] - values:
+            return CONTRADICTION
+        if step == 0:
+            if shortcut in (0, values):
+                see(seen, bit)
+            return plain_row(base, begin, values, row, settings[ALIGNMENT], target)
+        copy_part(base, begin, values, min(size, row), target)
+    elif size <= row:
+        status = unpack_part(base, begin, values, words[END], words, target, size)
+    else:
+        # It is cut, and a frame cannot be decompressed in part.
+        scratch = words[SCRATCH_SIZE]
+        if size > scratch:
+            return ROOM
+        words[SCRATCH_SIZE] = scratch - size
+        whole = words[SCRATCH] + scratch - size
+        status = unpack_part(base, begin, values, words[END], words, whole, size)
+        words[SCRATCH_SIZE] = scratch
+        if status == 0:
+            copy_bytes(target, whole, row)
+    if status < 0:
+        return status
+    if size < row:
+        copy_bytes(target + size, settings[PADDING] + size, row - size)
+    if shortcut == 0:
+        see(seen, bit)
+    return target
+
+
+@kernel
+def fetch_rows(
+    function: int,
+    entries: NDArray[np.int64],
+    worker: int,
+    size: int,
+    out: NDArray[np.uint8],
+    progress: NDArray[np.int64],
+) -> None:
+    """Rows of `size` bytes, one after the other; progress is (which could not be had, why), or (rows, 0)."""
+    target = out.ctypes.data
+    progress[0], progress[1] = entries.shape[0], 0
+    for i in range(entries.shape[0]):
+        row = fetch(function, entries[i], target + i * size, worker)
+        if row < 0:
+            progress[0], progress[1] = i, row
+            return
+        if row != target + i * size:
+            copy_bytes(target + i * size, row, size)
+
+
+@kernel
+def decode_chunk(
+    base: int,
+    begin: int,
+    worker: int,
+    sizes: NDArray[np.uint8],
+    ends: NDArray[np.int64],
+    values: NDArray[np.uint8],
+) -> Any:
+    """All records of a chunk that was checked: where each ends, and their bytes; `sizes` is memory to work in."""
+    words = carray(pointer(worker), (WORKER_WORDS,), np.int64)
+    first, stop, end = words[SIZES], words[VALUES], words[END]
+    if words[COMPRESSION] == PLAIN:
+        size, length = values.shape[0], stop - first
+        if size != end - stop or length > sizes.shape[0]:
+            return CONTRADICTION
+        copy_part(base, begin, first, length, sizes.ctypes.data)
+        copy_part(base, begin, stop, size, values.ctypes.data)
+    else:
+        length, _ = varint_at(base, begin, first, stop)
+        if length > sizes.shape[0]:
+            return CONTRADICTION
+        status = unpack_part(base, begin, first, stop, words, sizes.ctypes.data, length)
+        if status == 0:
+            status = unpack_part(
+                base, begin, stop, end, words, values.ctypes.data, np.int64(values.shape[0])
+            )
+        if status < 0:
+            return status
+    byte, total = 0, np.int64(0)
+    for record in range(ends.shape[0]):
+        value, shift = np.int64(0), np.int64(0)
+        while True:
+            if byte >= length or shift > 56:
+                return CONTRADICTION
+            seven = np.int64(sizes[byte])
+            byte += 1
+            value |= (seven & 127) << shift
+            if seven < 128:
+                break
+            shift += 7
+        if value > values.shape[0] - total:
+            return CONTRADICTION
+        total += value
+        ends[record] = total
+    return 0 if byte == length and total == values.shape[0] else CONTRADICTION
+
+
+@kernel
+def read_index(
+    values: NDArray[np.uint8],
+    ends: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> int:
+    """Offset, decoded size and records of every chunk from the messages of a footer; the first that is none, or -1."""
+    for chunk in range(offsets.shape[0]):
+        byte, stop = ends[chunk], ends[chunk + 1]
+        offset, size, count = np.int64(-1), np.int64(-1), np.int64(-1)
+        while byte < stop:
+            tag = values[byte]
+            byte += 1
+            value, shift = np.int64(0), np.int64(0)
+            while True:
+                if byte >= stop or shift > 56:
+                    return chunk
+                seven = np.int64(values[byte])
+                byte += 1
+                value |= (seven & 127) << shift
+                if seven < 128:
+                    break
+                shift += 7
+            if tag == 0x08:
+                offset = value
+            elif tag == 0x10:
+                size = value
+            elif tag == 0x18:
+                count = value
+            else:
+                return chunk
+        if offset < 0 or size < 0 or count < 0:
+            return chunk
+        offsets[chunk], sizes[chunk], counts[chunk] = offset, size, count
+    return -1
+
+
+@brief_kernel
+def locate_records(
+    rows: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    bases: NDArray[np.int64],
+    settings: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    entries: NDArray[np.int64],
+    addresses: NDArray[np.int64],
+) -> None:
+    """An entry for every row, and its address.
+
+    File f holds the rows from starts[f] on. The address of its index is offsets[f], or 0 if it is not read here.
+    """
+    files = bases.shape[0]
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        low, high = 0, files
+        while high - low > 1:
+            middle = (low + high) // 2
+            if starts[middle] <= row:
+                low = middle
+            else:
+                high = middle
+        chunk = row - starts[low]
+        addresses[i] = entries.ctypes.data + 8 * ENTRY_WORDS * i
+        entries[i, SETTINGS] = settings[low]
+        entries[i, BASE] = bases[low]
+        entries[i, CHUNK] = chunk
+        if offsets[low] != 0:
+            index = carray(pointer(offsets[low] + 8 * chunk), (2,), np.int64)
+            entries[i, BEGIN] = index[0]
+            entries[i, LIMIT] = index[1]
+        else:
+            entries[i, BEGIN] = -1
+            entries[i, LIMIT] = -1

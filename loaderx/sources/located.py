@@ -1,0 +1,29 @@
+"""Rows that compiled code can reach."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Located:
+    """Where rows lie: their addresses, or what `fetcher` makes a row of.
+
+    A fetcher is the address of a compiled function (what stands in `addresses`, memory for the row, worker) -> the
+    address of the row. It gives a number below 0 where it cannot, and `failure` says of the row at a place what that
+    means. The memory behind all these numbers lives as long as `hold`.
+    """
+
+    addresses: NDArray[np.int64]
+    fetcher: int = 0
+    worker: int = 0
+    hold: Any = None
+    failure: Callable[[int, int], Exception] | None = None
+
+    def raise_failure(self, place: int, reason: int) -> None:
+        """Raise what the fetcher's number means."""
+        assert self.failure is not None
+        raise self.failure(place, reason)

@@ -1,0 +1,268 @@
+"""`ARDataset`: records of ArrayRecord files as rows."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from loaderx.errors import ArgumentError, DataError
+from loaderx.sources.object import ObjectSource
+from loaderx.sources.source import Array, RecordSource, Rows, RowSpec, Source, resolve_rows
+from loaderx.spec import Spec, check_dtype
+
+from .file import VERIFY, Verify
+from .paths import PathLike, record_paths
+from .reader import DirectReader, Kept, PackageReader, Reader, open_reader
+from .rows import LengthRows, RecordRows
+
+Shape = Sequence[int | None]
+
+
+class ARDataset(Source):
+    """Rows of one or several ArrayRecord files.
+
+    `path` is a file, a pattern as in `train-*.ar`, `train@4` for the files train-00000-of-00004 and so on, or a list of
+    these. `dtype` and `shape` say what a record is; files by `write_array_record` know that themselves.
+
+    A `shape` that begins with None stands for records of any length: `pad_to` is the length that they are filled up to
+    with `pad_value`, or cut to, and rows have the fields "data" and "length".
+
+    Without a dtype rows are `bytes`; `decode` is a function that makes an array, or a dict of arrays, of them.
+
+    `verify` says when the hash of a record is looked at: at its "first" use, "always" or "never". With `mmap=False`
+    files are read and not mapped: a mapped file that shrinks ends the process.
+    """
+
+    def __init__(
+        self,
+        path: PathLike | Sequence[PathLike],
+        dtype: DTypeLike | None = None,
+        shape: Shape | None = None,
+        *,
+        pad_to: int | None = None,
+        pad_value: float = 0,
+        decode: Callable[[bytes], Any] | None = None,
+        verify: Verify = "first",
+        mmap: bool = True,
+    ) -> None:
+        if verify not in tuple(VERIFY):
+            raise ArgumentError(
+                f"`verify` (={verify!r}) must be one of {', '.join(map(repr, VERIFY))}."
+            )
+        if decode is not None and (dtype is not None or shape is not None):
+            raise ArgumentError("`decode` makes the rows; `dtype` and `shape` go without it.")
+        if decode is not None and not callable(decode):
+            raise ArgumentError(f"`decode` (={decode!r}) must be callable.")
+        kept = Kept()
+        readers = [
+            open_reader(file, VERIFY[verify], bool(mmap), kept) for file in record_paths(path)
+        ]
+        self._paths = [reader.path for reader in readers]
+        slow = [str(reader.path) for reader in readers if isinstance(reader, PackageReader)]
+        if slow:
+            more = f" and {len(slow) - 1} more files" if len(slow) > 1 else ""
+            warnings.warn(
+                f"{slow[0]}{more}: compressed with brotli or snappy, or transposed, and so read by the array_record "
+                "package, record by record. For speed rewrite it, by `write_array_record`, or by the package's "
+                "writer with the options 'group_size:1,zstd' or 'group_size:1,uncompressed'.",
+                stacklevel=2,
+            )
+        if sum(map(len, readers)) == 0:
+            raise DataError(f"{self._paths[0]} has no records.")
+        self.rows: Source
+        described = None if decode is not None else _described(readers, dtype, shape)
+        if described is None:
+            if pad_to is not None:
+                raise ArgumentError(f"`pad_to` (={pad_to!r}) needs `dtype` and `shape`.")
+            self.rows = ByteRows(readers)
+            if decode is not None:
+                self.rows = ObjectSource(_Decoded(self.rows, decode))
+            return
+        element, sizes = described
+        if sizes[:1] != (None,):
+            if pad_to is not None:
+                raise ArgumentError(
+                    f"`pad_to` (={pad_to!r}) is for a `shape` that begins with None, not {sizes}."
+                )
+            spec = Spec(_all_known(sizes), element)
+            _check_sizes(readers, spec)
+            self.rows = RecordRows(readers, spec, VERIFY[verify], None)
+            return
+        if isinstance(pad_to, bool) or not isinstance(pad_to, int | np.integer) or pad_to < 1:
+            raise ArgumentError(
+                f"`pad_to` (={pad_to!r}) must be an integer of at least 1 for records of shape {sizes}."
+            )
+        spec = Spec((int(pad_to), *_all_known(sizes[1:])), element)
+        if spec.nbytes == 0:
+            raise ArgumentError(f"`shape` (={sizes}) has no elements.")
+        padding = _padding(spec, pad_value)
+        fields = {
+            "data": RecordRows(readers, spec, VERIFY[verify], padding),
+            "length": LengthRows(readers, spec.nbytes // int(pad_to), int(pad_to)),
+        }
+        self.rows = RecordSource(fields, main="data")
+
+    @property
+    def spec(self) -> RowSpec:
+        return self.rows.spec
+
+    @property
+    def inner(self) -> Source:
+        return self.rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def read(self, rows: Rows, out: Sequence[Array]) -> None:
+        self.rows.read(rows, out)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.rows[key]
+
+    def __repr__(self) -> str:
+        more = f" and {len(self._paths) - 1} more files" if len(self._paths) > 1 else ""
+        inside = repr(self.rows).partition("(")[2]
+        return f"ARDataset({str(self._paths[0])!r}{more}: {inside}"
+
+
+class ByteRows(Source):
+    """Records as `bytes`."""
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._readers = tuple(readers)
+        self._starts = np.cumsum([0] + [len(reader) for reader in readers], dtype=np.int64)
+
+    @property
+    def spec(self) -> RowSpec:
+        raise _no_spec()
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def read(self, rows: Rows, out: Sequence[Array]) -> None:  # noqa: ARG002
+        raise _no_spec()
+
+    def __getitem__(self, key: Any) -> Any:
+        single, rows = resolve_rows(key, len(self))
+        found = self.bytes_of(rows)
+        return found[0] if single else found
+
+    def bytes_of(self, rows: Rows) -> list[bytes]:
+        """These records."""
+        found = [b""] * len(rows)
+        owners = np.searchsorted(self._starts, rows, side="right") - 1
+        for owner in np.unique(owners):
+            places = np.flatnonzero(owners == owner)
+            numbers = rows[places] - self._starts[owner]
+            for place, record in zip(
+                places, self._readers[owner].records(numbers.tolist()), strict=True
+            ):
+                found[place] = record.tobytes()
+        return found
+
+    def __repr__(self) -> str:
+        return f"ByteRows({len(self)} rows of bytes)"
+
+
+def _no_spec() -> ArgumentError:
+    return ArgumentError(
+        "the records of these files are bytes, and nothing says what they stand for: give ARDataset `dtype` and "
+        "`shape`, or `decode`, a function that makes an array of a record."
+    )
+
+
+class _Decoded:
+    """Records through a function, for `ObjectSource`."""
+
+    def __init__(self, rows: ByteRows, decode: Callable[[bytes], Any]) -> None:
+        self._rows = rows
+        self._decode = decode
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitems__(self, rows: Sequence[int]) -> list[Any]:
+        return [self._decode(record) for record in self._rows.bytes_of(np.asarray(rows, np.int64))]
+
+
+def _described(
+    readers: Sequence[Reader], dtype: DTypeLike | None, shape: Shape | None
+) -> tuple[np.dtype[Any], tuple[int | None, ...]] | None:
+    """What records are: as the caller says, or as the files do; None for bytes."""
+    noted = {str(reader.metadata.row): reader.metadata.row for reader in readers if len(reader)}
+    if len(noted) > 1 and (dtype is None or shape is None):
+        raise DataError(f"the files hold records of different kinds: {', '.join(noted)}.")
+    row: Mapping[str, Any] = next((row for row in noted.values() if row), {})
+    if dtype is None:
+        if shape is not None and row.get("dtype") is None:
+            raise ArgumentError(f"`shape` (={shape!r}) needs a `dtype`.")
+        dtype = row.get("dtype")
+        if dtype is None:
+            return None
+    try:
+        # NumPy knows bfloat16 and its like by name when this is imported.
+        import ml_dtypes  # noqa: F401
+
+        element = np.dtype(dtype)
+    except TypeError as error:
+        raise ArgumentError(f"`dtype` (={dtype!r}) is none: {error}") from error
+    check_dtype(element, "`dtype`")
+    if shape is None:
+        if row.get("shape") is None:
+            raise ArgumentError(
+                f"`dtype` (={dtype!r}) needs a `shape`; it is () for single numbers."
+            )
+        if row.get("dtype") is not None and np.dtype(row["dtype"]).itemsize != element.itemsize:
+            raise ArgumentError(
+                f"the files hold {row['dtype']}, not {element}; give a `shape` as well to read them as that."
+            )
+        shape = row["shape"]
+    if not isinstance(shape, Sequence | np.ndarray):
+        shape = (shape,)
+    for place, size in enumerate(shape):
+        if not (size is None and place == 0) and (
+            isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0
+        ):
+            raise ArgumentError(
+                f"`shape` (={tuple(shape)}) must consist of integers of at least 0; the first may be None."
+            )
+    return element, tuple(size if size is None else int(size) for size in shape)
+
+
+def _all_known(shape: Sequence[int | None]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size is not None)
+
+
+def _check_sizes(readers: Sequence[Reader], spec: Spec) -> None:
+    """Refuse a spec that the index of a file says not to fit, before any record is read."""
+    for reader in readers:
+        if isinstance(reader, DirectReader):
+            wrong = np.flatnonzero(reader.file.sizes != spec.nbytes)
+            if len(wrong):
+                raise DataError(
+                    f"{reader.path}, record {wrong[0]}: it has {reader.file.sizes[wrong[0]]} bytes, and {spec} "
+                    f"needs {spec.nbytes} bytes."
+                )
+            # All are the same: not worth 8 bytes for each.
+            reader.file.sizes = np.broadcast_to(np.int64(spec.nbytes), len(reader))
+
+
+def _padding(spec: Spec, value: float) -> Array:
+    row = np.zeros(spec.shape, spec.dtype)
+    given = np.asarray(value)
+    try:
+        # A float may be rounded, as everywhere in NumPy; anything else must be the same number afterwards.
+        if given.dtype.kind not in "biuf" and spec.dtype.kind != "c":
+            raise TypeError(f"it is of dtype {given.dtype}")
+        with np.errstate(over="raise", invalid="raise"):
+            row[...] = given.astype(spec.dtype)
+    except (TypeError, ValueError, OverflowError, FloatingPointError) as error:
+        raise ArgumentError(
+            f"`pad_value` (={value!r}) must be a value of {spec.dtype}: {error}"
+        ) from error
+    exact = spec.dtype.kind in "fc" or np.array_equal(row.reshape(-1)[:1], given.reshape(-1))
+    if given.ndim or not exact:
+        raise ArgumentError(f"`pad_value` (={value!r}) must be a value of {spec.dtype}.")
+    return row

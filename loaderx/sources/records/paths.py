@@ -1,0 +1,82 @@
+"""The files that a path, a pattern or a list of these stands for."""
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from loaderx.errors import ArgumentError, DataError
+
+PathLike = str | os.PathLike[str]
+SHARD = re.compile(r"(?P<name>.*)-(?P<number>\d+)-of-(?P<count>\d+)")
+COUNTED = re.compile(r"(?P<name>.+)@(?P<count>\d+)")
+
+
+def record_paths(path: PathLike | Sequence[PathLike]) -> list[Path]:
+    """A file, `name*.ar`, `name@4` or `name` for the files name-00000-of-00004 and so on, or a list of all these."""
+    if isinstance(path, str | os.PathLike):
+        return _expanded(os.fspath(path))
+    if not isinstance(path, list | tuple):
+        raise ArgumentError(f"`path` (={path!r}) must be a path, a pattern, or a list of these.")
+    if not path:
+        raise ArgumentError("`path` is an empty list; name at least one file.")
+    for one in path:
+        if not isinstance(one, str | os.PathLike):
+            raise ArgumentError(f"`path` has {one!r} in it, which is not a path.")
+    return [file for one in path for file in _expanded(os.fspath(one))]
+
+
+def _expanded(name: str) -> list[Path]:
+    if os.path.lexists(name):
+        if Path(name).is_dir():
+            raise DataError(f"{name} is a folder, not an ArrayRecord file.")
+        return [Path(name)]
+    counted = COUNTED.fullmatch(name)
+    if counted is not None:
+        shards = f"{glob.escape(counted['name'])}-*-of-*"
+        found = [file for file in _shards(shards) if _count(file) == int(counted["count"])]
+    elif glob.has_magic(name):
+        found = sorted((Path(file) for file in glob.glob(name, recursive=True)), key=_place)  # noqa: PTH207 - may be absolute
+        found = [file for file in found if not file.is_dir()]
+    else:
+        found = _shards(f"{glob.escape(name)}-*-of-*")
+    if not found:
+        raise FileNotFoundError(f"there is no file {name!r}, nor one that it is a pattern for")
+    _check_complete(found)
+    return found
+
+
+def _shards(pattern: str) -> list[Path]:
+    found = glob.glob(pattern)  # noqa: PTH207 - may be absolute
+    return sorted((Path(file) for file in found if SHARD.fullmatch(file)), key=_place)
+
+
+def _place(file: Path) -> tuple[str, int, str]:
+    """Files of a set by their number, which may be written without zeros in front; others by name."""
+    match = SHARD.match(str(file))
+    return (match["name"], int(match["number"]), str(file)) if match else (str(file), 0, "")
+
+
+def _count(file: Path) -> int:
+    match = SHARD.fullmatch(str(file))
+    return int(match["count"]) if match else 0
+
+
+def _check_complete(files: Sequence[Path]) -> None:
+    """Refuse patterns that find some of the files of a set only, or those of two sets."""
+    matches = [SHARD.match(str(file)) for file in files]
+    shards = [match for match in matches if match is not None]
+    for name in {match["name"] for match in shards}:
+        own = [match for match in shards if match["name"] == name]
+        counts = {int(match["count"]) for match in own}
+        if len(counts) > 1:
+            raise DataError(
+                f"{name}: there are sets of {sorted(counts)} files; name one of them, as in "
+                f"'{name}@{min(counts)}'."
+            )
+        missing = set(range(counts.pop())) - {int(match["number"]) for match in own}
+        if missing:
+            raise DataError(
+                f"{name}: of {own[0]['count']} files these are missing: {sorted(missing)}."
+            )

@@ -1,0 +1,39 @@
+"""What a thread needs to read records."""
+
+import threading
+
+import numpy as np
+
+from loaderx.kernels import chunks
+
+from .zstd import decompressor
+
+_threads = threading.local()
+
+
+class Worker:
+    """A context of zstd and memory to work in, of one thread."""
+
+    def __init__(self) -> None:
+        self.words = np.zeros(chunks.WORKER_WORDS, np.int64)
+        self.address = self.words.ctypes.data
+        zstd = decompressor()
+        self.words[chunks.DECOMPRESSOR] = zstd.address
+        self.words[chunks.CONTEXT] = zstd.context(self)
+        self.grow(0)
+
+    def grow(self, nbytes: int) -> None:
+        """Have at least so much memory."""
+        self._scratch = np.empty(nbytes, np.uint8)
+        self.words[chunks.SCRATCH] = self._scratch.ctypes.data
+        self.words[chunks.SCRATCH_SIZE] = nbytes
+
+
+def worker(nbytes: int) -> Worker:
+    """That of the thread which calls, with at least so much memory."""
+    found: Worker | None = getattr(_threads, "worker", None)
+    if found is None:
+        found = _threads.worker = Worker()
+    if found.words[chunks.SCRATCH_SIZE] < nbytes:
+        found.grow(nbytes)
+    return found
