@@ -18,7 +18,8 @@ from .highway import RIEGELI_KEY, finish_hash, hash_bytes, highway_hash, new_sta
 from .memory import copy_bytes, pointer
 
 # Why a record could not be had.
-OUTSIDE, HEADER_HASH, DATA_HASH, KIND, CONTRADICTION, ROW_SIZE, STEP_SIZE, FRAME, ROOM = range(-1, -10, -1)  # fmt: skip
+OUTSIDE, HEADER_HASH, DATA_HASH, KIND, CONTRADICTION = range(-1, -6, -1)
+ROW_SIZE, STEP_SIZE, FRAME, ROOM, MISPLACED = range(-6, -11, -1)
 NEVER, FIRST, ALWAYS = 0, 1, 2
 SIMPLE, ZSTD, PLAIN = ord("r"), ord("z"), 0
 
@@ -35,9 +36,10 @@ SETTINGS, BASE, BEGIN, LIMIT, CHUNK = range(5)
 ENTRY_WORDS = 5
 # What holds for all records of a file: how they are verified, one bit for each that was read before, and what a row is.
 # If STEP is above 0 a record of any number of whole steps becomes one: it is cut, or filled up from PADDING. If not 0,
-# SHORTCUT is the byte of its chunk that a row begins at, because the file is not compressed.
-VERIFY, SEEN, ROW, STEP, PADDING, ALIGNMENT, SHORTCUT = range(7)
-SETTINGS_WORDS = 7
+# SHORTCUT is the byte of its chunk that a row begins at, because the file is not compressed. If not 0, LISTED is where
+# the lower 32 bits of the size of every record stand as the index of the file has it.
+VERIFY, SEEN, ROW, STEP, PADDING, ALIGNMENT, SHORTCUT, LISTED = range(8)
+SETTINGS_WORDS = 8
 
 
 @jitable
@@ -189,6 +191,10 @@ def read_record(entry: int, target: int, worker: int) -> Any:
         return CONTRADICTION
     if step == 0 and size != row:
         return ROW_SIZE
+    if settings[LISTED] != 0:
+        listed = carray(pointer(settings[LISTED] + 4 * place[CHUNK]), (1,), np.uint32)[0]
+        if size & 0xFFFFFFFF != np.int64(listed):
+            return MISPLACED
     if step > 0 and size % step != 0:
         return STEP_SIZE
     values = words[VALUES]

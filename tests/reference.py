@@ -485,7 +485,8 @@ class UnreadableError(Exception):
     """Why a record cannot be had, as a number."""
 
 
-OUTSIDE, HEADER_HASH, DATA_HASH, KIND, CONTRADICTION, ROW_SIZE, STEP_SIZE, FRAME, ROOM = range(-1, -10, -1)  # fmt: skip
+OUTSIDE, HEADER_HASH, DATA_HASH, KIND, CONTRADICTION = range(-1, -6, -1)
+ROW_SIZE, STEP_SIZE, FRAME, ROOM, MISPLACED = range(-6, -11, -1)
 
 
 def or_reason(function, *arguments):
@@ -595,13 +596,15 @@ def plain_row(base, begin, first, size, alignment):
     return unframed(base, places)
 
 
-def row_of_chunk(base, begin, limit, verify, row, step, padding, alignment, shortcut, room):
+def row_of_chunk(base, begin, limit, verify, row, step, padding, alignment, shortcut, room, listed):
     """A row as bytes or as an address in the file, and whether it may be had without the chunk's header later."""
     *_, records, size, compression, _, values, end = chunk_words(base, begin, limit, verify)
     if records != 1:
         raise UnreadableError(CONTRADICTION)
     if step == 0 and size != row:
         raise UnreadableError(ROW_SIZE)
+    if listed is not None and size % 2**32 != listed:
+        raise UnreadableError(MISPLACED)
     if step > 0 and size % step:
         raise UnreadableError(STEP_SIZE)
     if compression == 0 and size != end - values:
@@ -621,7 +624,7 @@ def read_record(entry, target, worker):
     settings, base, begin, limit, chunk = words_at(entry, 5).tolist()
     if begin < 0:
         return base
-    when, bits, row, step, padding, alignment, shortcut = words_at(settings, 7).tolist()
+    when, bits, row, step, padding, alignment, shortcut, sizes = words_at(settings, 8).tolist()
     seen = np.ctypeslib.as_array((ctypes.c_uint8 * (chunk // 8 + 1)).from_address(bits))
     known = np.unpackbits(seen, bitorder="little")
     new = when == 2 or not known[chunk]
@@ -629,7 +632,8 @@ def read_record(entry, target, worker):
         found = plain_row(base, begin, shortcut, row, alignment), True
     else:
         padding = ctypes.string_at(padding, row) if step else b""
-        options = row, step, padding, alignment, shortcut, int(words_at(worker, 16)[3])
+        listed = ctypes.c_uint32.from_address(sizes + 4 * chunk).value if sizes else None
+        options = row, step, padding, alignment, shortcut, int(words_at(worker, 16)[3]), listed
         found = or_reason(row_of_chunk, base, begin, limit, new and when > 0, *options)
     if isinstance(found, int):
         return found

@@ -83,14 +83,20 @@ def read(
     number=0,
     shortcut=0,
     scratch=ROOM,
+    listed=None,
 ):
     """What becomes of a row: bytes, a position in the file where it may stay, or why it could not be had."""
     base, begin, limit, _ = chunk
     target, room = Guarded(row), Scratch(scratch)
     filler = np.frombuffer(padding.ljust(row, b"\0") + b"\0", np.uint8)
     bits = np.zeros(number // 8 + 1, np.uint8) if bits is None else bits
+    sizes = np.full(number + 1, listed or 0, np.uint32)
     settings = np.array(
-        [verify, bits.ctypes.data, row, step, filler.ctypes.data, alignment, shortcut], np.int64
+        [
+            *(verify, bits.ctypes.data, row, step, filler.ctypes.data, alignment, shortcut),
+            0 if listed is None else sizes.ctypes.data,
+        ],
+        np.int64,
     )
     entry = np.array([settings.ctypes.data, base, begin, limit, number], np.int64)
     answer = int(module.read_record(entry.ctypes.data, target.address, WORKER.address))
@@ -402,6 +408,16 @@ def test_records_are_cut_and_filled_up_to_a_row(codec, begin):
         laid = laid_record(record, codec, begin=begin)
         row = read_as_defined(laid.chunk, 24, step=4, padding=padding)
         assert row == (record + padding[size:])[:24]
+
+
+@BOTH_CODECS
+def test_a_record_of_another_size_than_the_index_says_is_in_the_wrong_place(codec):
+    record = random_bytes(16).tobytes()
+    laid = laid_record(record, codec)
+    assert read_as_defined(laid.chunk, 24, step=4, number=3, listed=16) == record + bytes(8)
+    for listed in (0, 12, 20):
+        answer = read_as_defined(laid.chunk, 24, step=4, number=3, listed=listed)
+        assert answer == chunks.MISPLACED
 
 
 def test_a_record_that_is_a_row_as_it_is_may_have_steps_too():
@@ -921,7 +937,7 @@ class Rows:
         (index, footer), count = file.open(chunks), len(file.records)
         self._bits = np.zeros(count // 8 + 1, np.uint8)
         self._settings = np.array(
-            [verify, self._bits.ctypes.data, row, 0, 0, alignment, 0], np.int64
+            [verify, self._bits.ctypes.data, row, 0, 0, alignment, 0, 0], np.int64
         )
         self.index = np.array([*index[0], footer], np.int64)
         self._entries = np.empty((count, chunks.ENTRY_WORDS), np.int64)

@@ -1,5 +1,6 @@
 """`ARDataset`: records of ArrayRecord files as rows."""
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -195,6 +196,8 @@ def _described(
     if len(noted) > 1 and (dtype is None or shape is None):
         raise DataError(f"the files hold records of different kinds: {', '.join(noted)}.")
     row: Mapping[str, Any] = next((row for row in noted.values() if row), {})
+    if row and not _valid(row):
+        raise DataError(f"the files say of their records what is no dtype and shape: {row}.")
     if dtype is None:
         if shape is not None and row.get("dtype") is None:
             raise ArgumentError(f"`shape` (={shape!r}) needs a `dtype`.")
@@ -231,6 +234,23 @@ def _described(
     return element, tuple(size if size is None else int(size) for size in shape)
 
 
+def _valid(row: Mapping[str, Any]) -> bool:
+    """Whether what a file says of its records is a dtype and a shape."""
+    dtype, shape = row.get("dtype"), row.get("shape")
+    if not isinstance(dtype, str) or not isinstance(shape, list):
+        return False
+    try:
+        known = [size for size in shape[:1] if size is not None] + shape[1:]
+        return (
+            np.dtype(dtype).subdtype is None
+            and all(type(size) is int and size >= 0 for size in known)
+            # Also an array without elements must not have more than that in its other axes.
+            and math.prod(max(1, size) for size in known) * np.dtype(dtype).itemsize < 2**63
+        )
+    except (TypeError, ValueError, SyntaxError):
+        return False
+
+
 def _all_known(shape: Sequence[int | None]) -> tuple[int, ...]:
     return tuple(size for size in shape if size is not None)
 
@@ -238,7 +258,14 @@ def _all_known(shape: Sequence[int | None]) -> tuple[int, ...]:
 def _check_sizes(readers: Sequence[Reader], spec: Spec) -> None:
     """Refuse a spec that the index of a file says not to fit, before any record is read."""
     for reader in readers:
-        if isinstance(reader, DirectReader):
+        if not isinstance(reader, DirectReader):
+            # Before memory for such rows is asked for.
+            size = len(reader.records([0])[0]) if len(reader) else spec.nbytes
+            if size != spec.nbytes:
+                raise DataError(
+                    f"{reader.path}, record 0: it has {size} bytes, and {spec} needs {spec.nbytes} bytes."
+                )
+        else:
             wrong = np.flatnonzero(reader.file.sizes != spec.nbytes)
             if len(wrong):
                 raise DataError(

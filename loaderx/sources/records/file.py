@@ -30,12 +30,13 @@ REASONS = {
     chunks.DATA_HASH: "the hash of its chunk's data is wrong",
     chunks.KIND: "its chunk is of a kind that only the array_record package reads, unlike the first of the file",
     chunks.CONTRADICTION: "the sizes in its chunk contradict one another",
+    chunks.MISPLACED: "its chunk is not the one that the index of the file says",
     chunks.FRAME: "its zstd frame cannot be decompressed",
     chunks.ROOM: "its chunk has another size than the index of the file says",
 }
 
 
-class ForeignKindError(Exception):
+class ForeignKindError(DataError):
     """A chunk is intact, but of a kind that the kernels do not read."""
 
 
@@ -143,12 +144,16 @@ class RecordFile:
         verify = number is None or self.must_verify(number)
         status = chunks.check_chunk(base, begin, end, verify, own.address)
         if status == chunks.KIND:
-            raise ForeignKindError
+            raise ForeignKindError(f"{self.path}, {what}: {REASONS[status]}.")
         if status < 0:
             raise self.failure(what, status)
-        if number is not None:
-            self._verified[number >> 3] |= np.uint8(1 << (number & 7))
         records, decoded = (int(own.words[word]) for word in (chunks.RECORDS, chunks.DECODED))
+        if number is not None:
+            # A hash says that a chunk is intact, not that it is in its place: blocks may have been exchanged.
+            expected = min(self.group, len(self) - number * self.group), int(self.sizes[number])
+            if (records, decoded) != expected:
+                raise self.failure(what, chunks.MISPLACED)
+            self._verified[number >> 3] |= np.uint8(1 << (number & 7))
         try:
             # Ten bytes is the longest that a size can be written as.
             sizes = np.empty(10 * records, np.uint8)
@@ -174,19 +179,26 @@ class RecordFile:
         begin = self.size - BLOCK
         try:
             values, ends = self._read_part(begin, self.size, "its postscript")
-        except (ForeignKindError, DataError) as error:
-            reason = f": {error}" if isinstance(error, DataError) else ""
+        except DataError as error:
             raise DataError(
                 f"{self.path} is damaged, or not an ArrayRecord file: its last block has no valid "
-                f"postscript{reason}"
+                f"postscript: {error}"
             ) from error
-        fields = dict(messages(values[: ends[0]].tobytes())) if len(ends) else {}
-        footer = fields.get(1, -1)
-        if fields.get(2) != MAGIC or not FIRST_CHUNK <= footer <= begin - CHUNK_HEADER:
+        try:
+            fields = dict(messages(values[: ends[0]].tobytes()))
+        except (IndexError, ValueError):
+            # So it is where a file was cut off before a chunk that begins with its block.
+            fields = {}
+        footer = fields.get(1)
+        if (
+            fields.get(2) != MAGIC
+            or not isinstance(footer, int)
+            or not FIRST_CHUNK <= footer <= begin - CHUNK_HEADER
+        ):
             raise DataError(
                 f"{self.path} is damaged, or not an ArrayRecord file: its postscript names no footer."
             )
-        return int(footer)
+        return footer
 
     def _read_metadata(self, values: Bytes, ends: Numbers) -> Metadata:
         try:
@@ -196,7 +208,14 @@ class RecordFile:
             records, count = inner.get(3, 0), inner.get(2, 0)
             # Files from before 2022 have no options.
             options = inner.get(4, b"").decode()
-        except (IndexError, KeyError, ValueError, AttributeError, TypeError) as error:
+        except (
+            IndexError,
+            KeyError,
+            ValueError,
+            AttributeError,
+            TypeError,
+            RecursionError,
+        ) as error:
             raise DataError(f"{self.path}: its footer does not begin with metadata.") from error
         if inner.get(1) != 1:
             raise DataError(f"{self.path}: its footer is of version {inner.get(1)}, not 1.")
@@ -238,8 +257,8 @@ class RecordFile:
             )
         self.offsets = offsets
         # Of records where a chunk is one, of chunks otherwise; there may be many.
-        small = sizes.max(initial=0) <= np.iinfo(np.int32).max
-        self.sizes: NDArray[np.integer[Any]] = sizes.astype(np.int32) if small else sizes
+        small = sizes.max(initial=0) <= np.iinfo(np.uint32).max
+        self.sizes: NDArray[np.integer[Any]] = sizes.astype(np.uint32) if small else sizes
 
 
 def messages(message: bytes) -> Iterator[tuple[int, Any]]:

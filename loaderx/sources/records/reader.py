@@ -6,7 +6,6 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -163,14 +162,17 @@ class PackageReader(Reader):
 
 def open_reader(path: Path, verify: int, mapped: bool, kept: Kept) -> Reader:
     """The fastest way there is to the records of a file."""
+    file = None
     try:
         file = RecordFile(path, verify, mapped)
         if len(file):
             # The chunks of a file are all of one kind. If this one is damaged, that is said when it is read.
-            with suppress(DataError):
-                file.read_chunk(0)
+            file.read_chunk(0)
     except ForeignKindError:
         return PackageReader(path)
+    except DataError:
+        if file is None:
+            raise
     return DirectReader(file) if file.group == 1 else GroupReader(file, kept)
 
 

@@ -46,6 +46,12 @@ class RecordRows(LocatedSource):
             self._scratch += max(
                 (int(reader.file.sizes.max(initial=0)) for reader in direct), default=0
             )
+        sizes = self._sizes = [
+            reader.file.sizes.astype(np.uint32, copy=False)
+            if isinstance(reader, DirectReader) and padding is not None
+            else np.empty(0, np.uint32)
+            for reader in readers
+        ]
         self._settings = np.zeros((len(readers), chunks.SETTINGS_WORDS), np.int64)
         self._bases = np.zeros(len(readers), np.int64)
         self._offsets = np.zeros(len(readers), np.int64)
@@ -55,6 +61,7 @@ class RecordRows(LocatedSource):
                     *(verify, reader.file.seen.ctypes.data, stored.nbytes, self._step),
                     *(self._padding.ctypes.data, stored.dtype.alignment),
                     reader.file.shortcut(stored.nbytes) if padding is None else 0,
+                    0 if padding is None else sizes[number].ctypes.data,
                 )
                 self._bases[number] = reader.file.base
                 self._offsets[number] = reader.file.offsets.ctypes.data

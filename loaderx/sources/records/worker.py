@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 
+from loaderx.errors import DataError
 from loaderx.kernels import chunks
 
 from .zstd import decompressor
@@ -24,7 +25,12 @@ class Worker:
 
     def grow(self, nbytes: int) -> None:
         """Have at least so much memory."""
-        self._scratch = np.empty(nbytes, np.uint8)
+        try:
+            self._scratch = np.empty(nbytes, np.uint8)
+        except (MemoryError, ValueError, OverflowError) as error:
+            raise DataError(
+                f"a record of {nbytes} bytes is more than there is memory for"
+            ) from error
         self.words[chunks.SCRATCH] = self._scratch.ctypes.data
         self.words[chunks.SCRATCH_SIZE] = nbytes
 

@@ -1,0 +1,146 @@
+"""Damage to an ArrayRecord file has an error as its worst result: ten thousand mutations of small files are read.
+
+What is done to the files, and what they may then give, stands in fuzz_records.py. All of it happens in processes of
+their own, with limited memory, which must survive.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from numba.core import config
+
+pytest.importorskip("array_record.python.array_record_module")
+if sys.platform != "linux" or config.DISABLE_JIT:
+    pytest.skip("needs /proc, and compiled code for the time it takes", allow_module_level=True)
+
+from tests.loaderx.sources import fuzz_records as fuzz
+
+REPOSITORY = Path(__file__).parents[3]
+MUTATIONS = 10_000
+PROCESSES = 2
+SEED = 0
+
+
+def start(folder, first, count):
+    return subprocess.Popen(
+        [sys.executable, "-m", fuzz.__name__, str(folder), str(first), str(count), str(SEED)],
+        cwd=REPOSITORY,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder():
+    """In memory where that is possible: half a gigabyte is written."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def reports(folder):
+    """What each process said, and its exit code."""
+    share = MUTATIONS // PROCESSES
+    running = []
+    for number in range(PROCESSES):
+        own = folder / str(number)
+        own.mkdir()
+        running.append((own, start(own, number * share, share)))
+    found = []
+    for own, process in running:
+        try:
+            out, errors = process.communicate(timeout=100)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, errors = process.communicate()
+        found.append((own, process.returncode, out, errors))
+    return found
+
+
+def test_no_mutation_ends_or_upsets_the_process(reports):
+    for own, code, out, errors in reports:
+        if code == 1 and out:
+            failures = json.loads(out)["failures"]
+            pytest.fail(
+                f"{len(failures)} of the mutations by `python -m {fuzz.__name__} FOLDER NUMBER 1 {SEED}`:\n"
+                + "\n".join(failures)
+            )
+        number = (own / "current").read_text().strip()
+        assert code == 0, f"exit code {code} in mutation {number} of seed {SEED}: {errors[-2000:]}"
+
+
+@pytest.mark.parametrize("kind", [*fuzz.PLAIN_DAMAGE, *fuzz.WITH_HASHES, "loaded"])
+def test_there_are_mutations_of_every_class_that_do_harm_and_that_do_none(reports, kind):
+    counts = Counter()
+    for _, _, out, _ in reports:
+        counts.update(json.loads(out)["counts"] if out else {})
+    assert counts[f"{kind} right"] > 0
+    assert counts[f"{kind} error"] > 0
+
+
+# The tests above are worth something only if they can fail.
+
+
+@pytest.fixture(scope="module")
+def padded(folder):
+    """A file in which each chunk begins with a block, all of one size."""
+    return fuzz.write_original(folder / "padded", "uncompressed", 1, True, True)
+
+
+def test_a_mutation_is_the_same_whenever_it_is_made(padded):
+    for number in range(50):
+        first, second = (fuzz.mutation(number, SEED, [padded]) for _ in range(2))
+        assert first == second
+    assert fuzz.mutation(1, SEED, [padded]) != fuzz.mutation(1, SEED + 1, [padded])
+
+
+def test_blocks_that_look_alike_are_the_one_damage_that_goes_unnoticed_and_wrong_bytes_are_reported(
+    padded, folder
+):
+    order = list(range(padded.blocks))
+    order[1], order[2] = 2, 1
+    assert fuzz.unnoticed(padded, order)
+    swapped = b"".join(padded.data[fuzz.BLOCK * n : fuzz.BLOCK * (n + 1)] for n in order)
+    path = folder / "swapped"
+    path.write_bytes(swapped)
+    damaged = fuzz.Mutation("blocks", padded, swapped, "bytes", "always", True, False, False)
+    with pytest.raises(fuzz.WrongError, match=r"the records \[1, 2\] have wrong bytes"):
+        fuzz.outcome(damaged, path)
+
+
+def test_forged_numbers_have_right_hashes(padded, folder):
+    path = folder / "rehashed"
+    content = bytearray(padded.data)
+    kind, data = fuzz.chunk_at(content, padded.chunks[1].begin)
+    changed = data[:-1] + bytes([data[-1] ^ 1])
+    fuzz.lay(content, padded.chunks[1].begin, kind, changed)
+    path.write_bytes(content)
+    assert fuzz.ARDataset(path)[1][-1] == padded.records[1][-1] ^ 1
+
+
+def test_memory_behind_an_array_ends_the_process_that_touches_it():
+    program = (
+        f"import ctypes, {fuzz.__name__} as fuzz; fuzz.GUARDED.on = True; "
+        "array = fuzz.GUARDED.empty(100, 'u1'); print(ctypes.string_at(array.ctypes.data, SIZE))"
+    )
+    codes = [
+        subprocess.run(
+            [sys.executable, "-c", program.replace("SIZE", str(size))],
+            cwd=REPOSITORY,
+            env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+            capture_output=True,
+            timeout=60,
+        ).returncode
+        for size in (100, 101)
+    ]
+    assert codes[0] == 0
+    assert codes[1] < 0
