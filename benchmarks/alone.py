@@ -145,6 +145,11 @@ def array_expression(x: Any, a: float) -> None:
     x *= a
 
 
+@lx.transform
+def array_temporary(x: Any, a: float) -> None:
+    x[:] = x * a
+
+
 def styles(folder: Path, stack: ExitStack) -> Comparison:
     """What a transform costs by the way it is written: a chain of COPIES of it, less a chain of none."""
     batch_size, batches = 64, 16
@@ -163,6 +168,7 @@ def styles(folder: Path, stack: ExitStack) -> Comparison:
         "flat loop": per_sample(flat_loop),
         "loops over row, column, channel": per_sample(nested_loops),
         "x *= a": per_sample(array_expression),
+        "x[:] = x * a": per_sample(array_temporary),
     }
     title = f"ways to write x *= a, {SIZE}x{SIZE}x3 float32, one thread"
     return _interleave(title, "us/sample", contestants, "flat loop")

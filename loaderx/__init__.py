@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from .errors import StateError as StateError
     from .errors import TransformError as TransformError
     from .loader import DataLoader as DataLoader
+    from .on_device.loader import DeviceLoader as DeviceLoader
     from .sources import Dataset as Dataset
+    from .sources import Mixture as Mixture
     from .sources import NPDataset as NPDataset
     from .sources import Source as Source
     from .sources import concatenate as concatenate
@@ -31,7 +33,9 @@ _HOMES = {
     "DataError": "errors",
     "DataLoader": "loader",
     "Dataset": "sources",
+    "DeviceLoader": "on_device.loader",
     "LoaderxError": "errors",
+    "Mixture": "sources",
     "NPDataset": "sources",
     "Source": "sources",
     "Spec": "spec",
@@ -49,7 +53,12 @@ __version__ = "0.2.0"
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'loaderx' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    try:
+        home = importlib.import_module(f".{_HOMES[name]}", __name__)
+    except AttributeError as error:
+        # `from loaderx import ...` would say that there is no such name, and nothing of the reason.
+        raise ImportError(f"loaderx.{_HOMES[name]} cannot be imported: {error}") from error
+    value = getattr(home, name)
     globals()[name] = value
     return value
 

@@ -1,15 +1,21 @@
-"""Rows of a batch -> host arrays of that batch, in parts that several threads can fill at once."""
+"""Rows of a batch -> host arrays of that batch, in parts that several threads can fill at once.
 
-from collections.abc import Sequence
+A process fills only the places of a batch that its devices hold, and those that are mixed into them.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import ranges
 from .buffers import Pool
 from .compiler.chain import Chain, located_in
 from .order import Order, Span
+from .ranges import Range, Ranges
 from .sources import LocatedSource, Source
 from .sources.located import Located
 from .sources.source import store
@@ -18,6 +24,11 @@ from .spec import Spec
 # Below this many bytes a second thread costs more than it brings; a transform does more per byte than a copy.
 BYTES_PER_PART = 2 * 1024 * 1024
 TRANSFORMED_BYTES_PER_PART = 256 * 1024
+
+# (field, batch size) -> the stretches of the batch that are one array each in this process
+Blocks = Callable[["Field", int], Ranges]
+# What a part consists of: the number of a source in the first phase and of a field in others, and places of the batch.
+Part = list[tuple[int, Range]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,11 @@ class Field:
     raw: Spec
     chain: Chain | None = None
 
+    @property
+    def phases(self) -> int:
+        """How often it must be waited for all samples of a batch, and once more."""
+        return 1 if self.chain is None else len(self.chain.phases)
+
 
 @dataclass(frozen=True)
 class Group:
@@ -38,6 +54,17 @@ class Group:
     fields: tuple[Field, ...]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """Which places of a batch are filled here, phase by phase."""
+
+    blocks: list[Ranges]
+    # The places of the batch of which rows are read.
+    read: Ranges
+    # phase -> parts
+    parts: list[list[Part]]
+
+
 class Assembly:
     """A batch being filled: phase by phase, each in any number of parts."""
 
@@ -45,40 +72,63 @@ class Assembly:
         self.step = step
         self.span = span
         self._pipeline = pipeline
+        self._plan = pipeline.plan(span)
         self.phases = pipeline.phases
-        self.rows: NDArray[np.int64] = pipeline.order.rows_of(span)
-        self._positions = pipeline.order.positions(span) if pipeline.transformed else self.rows
+        read = self._plan.read
+        self._whole = read == ((0, span.size),)
+        self._places = None if self._whole else ranges.places(read)
+        positions = pipeline.order.positions(span, self._places)
+        self.rows: NDArray[np.int64] = pipeline.order.rows_at(positions)
+        self._positions = positions if pipeline.transformed else self.rows
+        # field -> its blocks
         self.arrays = [
-            pool.lease((span.size, *field.spec.shape), field.spec.dtype)
-            for field, pool in zip(pipeline.fields, pipeline.pools, strict=True)
+            [pool.lease((stop - start, *field.spec.shape), field.spec.dtype) for start, stop in own]
+            for field, pool, own in zip(
+                pipeline.fields, pipeline.pools, self._plan.blocks, strict=True
+            )
         ]
         # What a field is between two phases, where it is mixed with other samples of the batch.
         self._halfway = [
             pool.lease((span.size, *spec.shape), spec.dtype)
             for pool, spec in zip(pipeline.halfway_pools, pipeline.halfway_specs, strict=True)
         ]
-        count = pipeline.parts(span.size)
-        self.parts = [
-            (part * span.size // count, (part + 1) * span.size // count) for part in range(count)
-        ]
+
+    @property
+    def local(self) -> Ranges:
+        """The places of the batch that the arrays of this process hold."""
+        return ranges.union(self._plan.blocks[0])
+
+    def parts(self, phase: int) -> int:
+        """Into how many parts a phase is divided."""
+        return len(self._plan.parts[phase])
+
+    def part_rows(self, phase: int, part: int) -> NDArray[np.int64]:
+        """The rows of a part, for messages."""
+        stretches = ranges.union(stretch for _, stretch in self._plan.parts[phase][part])
+        found = [self.rows[self._numbers(*stretch)] for stretch in stretches]
+        return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def fill(self, phase: int, part: int) -> None:
         """Take the samples of one part through one phase."""
-        start, stop = self.parts[part]
-        if phase == 0:
-            number = 0
-            for group in self._pipeline.groups:
-                self._read(group, number, start, stop)
-                number += len(group.fields)
-            return
-        for number, field in enumerate(self._pipeline.fields):
-            if field.chain is not None and phase < len(field.chain.phases):
-                whole = self._halfway[self._pipeline.halfway[number, phase - 1]]
-                self._run(number, phase, start, stop, located_in(whole[start:stop]), whole)
+        for number, (start, stop) in self._plan.parts[phase][part]:
+            if phase == 0:
+                self._read(number, start, stop)
+                continue
+            whole = self._halfway[self._pipeline.halfway[number, phase - 1]]
+            self._run(number, phase, start, stop, located_in(whole[start:stop]), whole)
 
-    def _read(self, group: Group, first: int, start: int, stop: int) -> None:
+    def _numbers(self, start: int, stop: int) -> slice:
+        """Where places of the batch stand among those that are read."""
+        if self._places is not None:
+            stop -= start
+            start = int(np.searchsorted(self._places, start))
+            stop += start
+        return slice(start, stop)
+
+    def _read(self, number: int, start: int, stop: int) -> None:
         """Rows of one source, and the first phase of its fields."""
-        rows = self.rows[start:stop]
+        group, first = self._pipeline.groups[number], self._pipeline.firsts[number]
+        rows = self.rows[self._numbers(start, stop)]
         field = group.fields[0]
         source = group.source
         if (
@@ -90,12 +140,12 @@ class Assembly:
         ):
             self._run(first, 0, start, stop, source.locate(rows), None)
             return
-        targets = [
-            self.arrays[first + offset][start:stop]
-            if field.chain is None
-            else np.empty((stop - start, *field.raw.shape), field.raw.dtype)
-            for offset, field in enumerate(group.fields)
-        ]
+        targets = []
+        for offset, field in enumerate(group.fields):
+            target = None if field.chain is not None else self._block(first + offset, start, stop)
+            spec = field.raw if field.chain is not None else field.spec
+            empty = np.empty((stop - start, *spec.shape), spec.dtype) if target is None else target
+            targets.append(empty)
         source.read(rows, targets)
         for offset, (field, samples) in enumerate(zip(group.fields, targets, strict=True)):
             if field.chain is not None:
@@ -115,37 +165,52 @@ class Assembly:
         if phase < len(chain.phases) - 1:
             out = self._halfway[self._pipeline.halfway[number, phase]][start:stop]
         else:
-            out = self.arrays[number][start:stop]
+            block = self._block(number, start, stop)
+            if block is None:
+                return
+            out = block
         spec = chain.phases[phase].output
         target = out if out.dtype == spec.dtype else np.empty(out.shape, spec.dtype)
-        chain.run(
-            phase,
-            start,
-            self.span.position,
-            self._positions[start:stop],
-            located,
-            samples,
-            target,
-        )
+        own = self._numbers(start, stop)
+        chain.run(phase, start, self.span.position, self._positions[own], located, samples, target)
         if target is not out:
-            store(target, self.rows[start:stop], out)
+            store(target, self.rows[own], out)
+
+    def _block(self, number: int, start: int, stop: int) -> NDArray[Any] | None:
+        """The memory of places of a field, which no part has of two blocks; None if they are not wanted."""
+        blocks = self._plan.blocks[number]
+        found = bisect_right(blocks, (start, self.span.size)) - 1
+        if found < 0 or blocks[found][1] < stop:
+            return None
+        first = blocks[found][0]
+        memory: NDArray[Any] = self.arrays[number][found][start - first : stop - first]
+        return memory
 
     @property
     def nbytes(self) -> int:
         """Bytes of the host arrays."""
-        return sum(array.nbytes for array in self.arrays)
+        return sum(block.nbytes for blocks in self.arrays for block in blocks)
 
 
 class Pipeline:
     """Everything that is known about a batch before its rows are."""
 
-    def __init__(self, groups: Sequence[Group], order: Order, workers: int, prefetch: int) -> None:
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        order: Order,
+        workers: int,
+        prefetch: int,
+        blocks: Blocks | None = None,
+    ) -> None:
         self.groups = tuple(groups)
         self.order = order
         self.fields = tuple(field for group in groups for field in group.fields)
+        # The number of the first field of every group.
+        self.firsts = [0, *np.cumsum([len(group.fields) for group in groups]).tolist()][:-1]
         chains = [field.chain for field in self.fields]
         self.transformed = any(chain is not None for chain in chains)
-        self.phases = max((len(chain.phases) for chain in chains if chain is not None), default=1)
+        self.phases = max(field.phases for field in self.fields)
         # (field, phase) -> which of the arrays between phases.
         self.halfway: dict[tuple[int, int], int] = {}
         self.halfway_specs: list[Spec] = []
@@ -162,25 +227,89 @@ class Pipeline:
             and all(field.chain is None or field.chain.compiled for field in group.fields)
             for group in groups
         )
-
         self._divisible = all(group.source.divisible for group in groups)
         self._heavy = self.transformed or any(
             isinstance(group.source, LocatedSource) and group.source.heavy for group in groups
         )
+        self._blocks = blocks or (lambda _field, size: ((0, size),))
+        self._plans: dict[int, Plan] = {}
+
+        size = order.batch_size
+        own = [self._blocks(field, size) for field in self.fields]
         # A batch that is not divided keeps one worker busy, and the next must lie ready when that one is done.
-        divided = self.parts(order.batch_size) > 1
+        divided = self._parts(max(ranges.count(ranges.union(blocks)) for blocks in own)) > 1
         self.ahead = prefetch if divided else prefetch + workers
         # What is under way, what the consumer got, and what it had before.
         self._keep = self.ahead + 2
-        self.pools = [self.pool(field.spec) for field in self.fields]
-        self.halfway_pools = [self.pool(spec) for spec in self.halfway_specs]
+        self.pools = [
+            self.pool(field.spec, blocks) for field, blocks in zip(self.fields, own, strict=True)
+        ]
+        self.halfway_pools = [self.pool(spec, ((0, size),)) for spec in self.halfway_specs]
 
-    def pool(self, spec: Spec) -> Pool:
-        """Memory for one array of every batch."""
-        return Pool(self.order.batch_size * spec.nbytes, self._keep)
+    def pool(self, spec: Spec, blocks: Ranges) -> Pool:
+        """Memory for the blocks of one array of every batch."""
+        longest = max(stop - start for start, stop in blocks)
+        return Pool(longest * spec.nbytes, self._keep * len(blocks))
 
-    def parts(self, size: int) -> int:
-        """Into how many parts a batch of `size` samples is divided."""
+    def check_size(self, size: int) -> None:
+        """Raise if a batch of `size` cannot be divided over the devices."""
+        for field in self.fields:
+            self._blocks(field, size)
+
+    def plan(self, span: Span) -> Plan:
+        """What of a batch is filled here."""
+        known = self._plans.get(span.size)
+        if known is not None:
+            return known
+        plan = self._make_plan(span)
+        # With whom samples are mixed is different in every batch; if all are wanted here that makes no difference.
+        if all(
+            field.phases == 1 or ranges.union(own) == ((0, span.size),)
+            for field, own in zip(self.fields, plan.blocks, strict=True)
+        ):
+            self._plans[span.size] = plan
+        return plan
+
+    def _make_plan(self, span: Span) -> Plan:
+        size = span.size
+        blocks = [self._blocks(field, size) for field in self.fields]
+        # field -> phase -> the places that must have come so far
+        needed: list[list[Ranges]] = []
+        for field, own in zip(self.fields, blocks, strict=True):
+            places = [ranges.union(own)]
+            for phase in range(field.phases - 1, 0, -1):
+                assert field.chain is not None
+                step = field.chain.partner_step(phase, size, span.position)
+                partners = ranges.rotated(places[0], step, size)
+                places.insert(0, ranges.union([*places[0], *partners]))
+            needed.append(places)
+        phases: list[list[Part]] = []
+        for phase in range(self.phases):
+            tasks: list[tuple[int, list[Range]]] = []
+            if phase == 0:
+                for number, (group, first) in enumerate(zip(self.groups, self.firsts, strict=True)):
+                    members = range(first, first + len(group.fields))
+                    wanted = ranges.union(r for member in members for r in needed[member][0])
+                    borders = [b for member in members for block in blocks[member] for b in block]
+                    tasks.append((number, ranges.cut(wanted, borders)))
+            else:
+                for number, field in enumerate(self.fields):
+                    if phase < field.phases:
+                        borders = [b for block in blocks[number] for b in block]
+                        tasks.append((number, ranges.cut(needed[number][phase], borders)))
+            most = max((ranges.count(stretches) for _, stretches in tasks), default=0)
+            parts: list[Part] = [[] for _ in range(self._parts(most))]
+            for number, stretches in tasks:
+                for part, own_stretches in zip(
+                    parts, ranges.divided(stretches, len(parts)), strict=True
+                ):
+                    part += ((number, stretch) for stretch in own_stretches)
+            phases.append(parts)
+        read = ranges.union(r for places in needed for r in places[0])
+        return Plan(blocks, read, phases)
+
+    def _parts(self, size: int) -> int:
+        """Into how many parts `size` samples are divided."""
         if not self._divisible:
             return 1
         least = TRANSFORMED_BYTES_PER_PART if self._heavy else BYTES_PER_PART

@@ -1,37 +1,85 @@
-"""The hand-off to JAX: the only file that imports it."""
+"""The hand-off to JAX, and which part of a batch the devices of this process hold: the only file that imports jax."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .buffers import ALIGNMENT
 from .errors import ArgumentError, DataError
+from .ranges import Range, Ranges, count, union
 from .spec import Spec, narrowed
 
 if TYPE_CHECKING:
     import jax
     from jax.sharding import Sharding
 
+    Shardings = Sharding | Mapping[str, Sharding] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Where the rows of one field of a batch go.
+
+    Blocks are the stretches of rows that are one array each in host memory. A shard is the part of a block that one
+    device gets, by the number of the block and an index into it.
+    """
+
+    sharding: "Sharding | None"
+    shape: tuple[int, ...]
+    blocks: Ranges
+    shards: tuple[tuple[Any, int, tuple[slice, ...]], ...]
+
 
 class JaxHandOff:
     """Host arrays -> jax.Arrays, without a copy where the device is the CPU."""
 
-    def __init__(self, sharding: "Sharding | None" = None) -> None:
+    def __init__(self, shardings: "Shardings" = None) -> None:
         import jax
 
-        if sharding is not None and not isinstance(sharding, jax.sharding.Sharding):
-            raise ArgumentError(
-                f"`sharding` (={sharding!r}) must be a jax.sharding.Sharding, such as "
-                'NamedSharding(mesh, PartitionSpec("data")).'
-            )
         self._jax = jax
-        self._sharding = sharding
+        self._shardings = shardings
+        if isinstance(shardings, Mapping):
+            for name, sharding in shardings.items():
+                self._check_sharding(f"sharding[{name!r}]", sharding)
+        elif shardings is not None:
+            self._check_sharding("sharding", shardings)
         config: Any = jax.config  # its options are attributes that its type does not list
         self._x64 = bool(config.jax_enable_x64)
-        self._target = config.jax_default_device if sharding is None else sharding
+        self._default_device = config.jax_default_device
         self._put_at_once = _put_at_once()
-        # (shape, dtype) -> (what JAX calls such an array, its sharding, its device)
+        # (placement or shape, dtype) -> (what JAX calls such an array, its sharding, its devices)
         self._known: dict[Any, tuple[Any, Any, Any]] = {}
+        self._placements: dict[tuple[str, Spec, int], Placement] = {}
+
+    def _check_sharding(self, argument: str, sharding: Any) -> None:
+        if not isinstance(sharding, self._jax.sharding.Sharding):
+            raise ArgumentError(
+                f"`{argument}` (={sharding!r}) must be a jax.sharding.Sharding, such as "
+                'NamedSharding(mesh, PartitionSpec("data")).'
+            )
+
+    @property
+    def sharded(self) -> bool:
+        """Whether batches are laid out over devices."""
+        return self._shardings is not None
+
+    def check_fields(self, names: Sequence[str]) -> None:
+        """Raise unless every field has a sharding where there is one for each."""
+        if isinstance(self._shardings, Mapping):
+            given = set(self._shardings)
+            if given != set(names):
+                raise ArgumentError(
+                    f"`sharding` is for the fields {sorted(given)}, and batches have {sorted(names)}; give one "
+                    "for each, or one for all."
+                )
+
+    def _sharding(self, name: str) -> "Sharding | None":
+        if isinstance(self._shardings, Mapping):
+            return self._shardings[name]
+        return self._shardings
 
     def has(self, dtype: np.dtype[Any]) -> bool:
         """Whether JAX has this dtype, perhaps with fewer bits."""
@@ -48,20 +96,131 @@ class JaxHandOff:
             )
         return dtype if self._x64 else narrowed(dtype)
 
-    def check_batch(self, name: str, spec: Spec, size: int) -> None:
-        """Raise if a batch of `size` rows cannot be divided as the sharding says."""
-        if self._sharding is None:
-            return
+    def placement(self, name: str, spec: Spec, size: int) -> Placement:
+        """Where the rows of a field go in a batch of `size`, which are those of all processes together."""
+        known = self._placements.get((name, spec, size))
+        if known is None:
+            known = self._placements[name, spec, size] = self._place(name, spec, size)
+        return known
+
+    def _place(self, name: str, spec: Spec, size: int) -> Placement:
+        sharding, shape = self._sharding(name), (size, *spec.shape)
+        if sharding is None:
+            return Placement(None, shape, ((0, size),), ())
+        # JAX looks at that only later; until then it is an IndexError, or nothing.
+        if len(getattr(sharding, "spec", ())) > len(shape):
+            raise ArgumentError(
+                f"`sharding` (={sharding}) has more axes than field {name!r}, whose batches have the shape {shape}; "
+                "give one for each field."
+            )
         try:
-            self._sharding.shard_shape((size, *spec.shape))
+            sharding.shard_shape(shape)
+            indices = sharding.addressable_devices_indices_map(shape)
         except ValueError as error:
             raise ArgumentError(
-                f"a batch of {size} rows of field {name!r} cannot be divided by `sharding` "
-                f"(={self._sharding}): {error}"
+                f"a batch of {size} rows of field {name!r} cannot be divided by `sharding` (={sharding}): {error}"
             ) from error
+        if not indices:
+            raise ArgumentError(
+                f"no device of this process takes part in `sharding` (={sharding}) of field {name!r}."
+            )
+        rows = {device: _rows(index, size) for device, index in indices.items()}
+        pieces = sorted(set(rows.values()))
+        blocks: list[Range] = []
+        for start, stop in pieces:
+            # Memory is shared with a device only if it begins at a whole cache line.
+            aligned = blocks and (start - blocks[-1][0]) * spec.nbytes % ALIGNMENT == 0
+            if aligned and blocks[-1][1] == start:
+                blocks[-1] = (blocks[-1][0], stop)
+            else:
+                blocks.append((start, stop))
+        shards = []
+        for device, index in indices.items():
+            start, stop = rows[device]
+            number = next(
+                n for n, block in enumerate(blocks) if block[0] <= start < max(block[1], 1)
+            )
+            first = blocks[number][0]
+            inside = tuple(index or ())[1:]
+            shards.append((device, number, (slice(start - first, stop - first), *inside)))
+        return Placement(sharding, shape, tuple(blocks), tuple(shards))
 
-    def put(self, array: NDArray[Any], *, leased: bool) -> "jax.Array":
-        """A host array as a jax.Array. Only leased memory is shared: nobody else can write to it later."""
+    def put_hooked(
+        self, name: str, array: NDArray[Any], needed: Ranges, size: int, *, leased: bool
+    ) -> "jax.Array":
+        """An array that a hook returned for a batch of `size`, of which it was given the rows `needed`."""
+        if isinstance(self._shardings, Mapping) and name not in self._shardings:
+            raise ArgumentError(
+                f"`transform` returned {name!r}, for which there is no sharding; `sharding` has "
+                f"{sorted(self._shardings)}."
+            )
+        sharding = self._sharding(name)
+        assert sharding is not None
+        array = self._converted(array, leased=leased)
+        if sharding.is_fully_addressable:
+            placed: jax.Array = self._jax.device_put(array, sharding)
+            return placed
+        if array.ndim == 0 or len(array) != count(needed):
+            raise ArgumentError(
+                f"`transform` returned an array of shape {array.shape} for {name!r}; where `sharding` is over "
+                f"several processes its first axis must be the {count(needed)} rows that it was given."
+            )
+        placement = self.placement(name, Spec(array.shape[1:], array.dtype), size)
+        if union(placement.blocks) != needed:
+            raise ArgumentError(
+                f"`transform` returned {name!r}, whose `sharding` is of other rows."
+            )
+        starts = np.cumsum([0] + [stop - start for start, stop in needed])
+        parts = []
+        for start, stop in placement.blocks:
+            run = next(n for n, own in enumerate(needed) if own[0] <= start and stop <= own[1])
+            first = int(starts[run]) + start - needed[run][0]
+            parts.append(array[first : first + stop - start])
+        return self.put(parts, placement, leased=True)
+
+    def put(
+        self, blocks: Sequence[NDArray[Any]], placement: Placement, *, leased: bool
+    ) -> "jax.Array":
+        """Host arrays as a jax.Array. Only leased memory is shared: nobody else can write to it later."""
+        if placement.sharding is None:
+            return self.put_whole(blocks[0], leased=leased)
+        blocks = [self._converted(block, leased=leased) for block in blocks]
+        parts = [blocks[number][inside] for _, number, inside in placement.shards]
+        kind = (placement, blocks[0].dtype)
+        known = self._known.get(kind)
+        if known is not None:
+            assert self._put_at_once is not None
+            placed: jax.Array = self._put_at_once(*known[:2], parts, known[2], True)
+            return placed
+        devices = [device for device, _, _ in placement.shards]
+        pieces = [
+            self._jax.device_put(part, device) for part, device in zip(parts, devices, strict=True)
+        ]
+        placed = self._jax.make_array_from_single_device_arrays(
+            placement.shape, placement.sharding, pieces
+        )
+        self._learn(kind, parts, placed, devices)
+        return placed
+
+    def put_whole(self, array: NDArray[Any], *, leased: bool) -> "jax.Array":
+        """The same without a sharding."""
+        array = self._converted(array, leased=leased)
+        kind = (array.shape, array.dtype)
+        known = self._known.get(kind)
+        if known is not None:
+            # What `device_put` ends in: 4 us instead of 74.
+            assert self._put_at_once is not None
+            placed: jax.Array = self._put_at_once(*known[:2], [array], known[2], False)
+            return placed
+        # Without a target the array is not committed to its device, as DLPack would do: a step that was compiled with
+        # parameters fresh from their initialisation would compile again at its second call (2 s for a small model).
+        # Aligned memory is shared all the same.
+        placed = self._jax.device_put(array, self._default_device)
+        if self._default_device is None:
+            self._learn(kind, [array], placed, list(placed.devices()))
+        return placed
+
+    def _converted(self, array: NDArray[Any], *, leased: bool) -> NDArray[Any]:
         dtype = array.dtype.newbyteorder("=")
         dtype = dtype if self._x64 else narrowed(dtype)
         if dtype != array.dtype:
@@ -71,45 +230,49 @@ class JaxHandOff:
                     f"`transform` returned {array.dtype} values that do not fit into {dtype}, "
                     "which JAX uses while x64 is off."
                 )
-            array = narrow
-        elif not leased or not array.flags.c_contiguous:
-            array = array.copy()
-        kind = (array.shape, array.dtype)
-        known = self._known.get(kind)
-        if known is not None:
-            # What `device_put` ends in: 4 us instead of 74.
-            assert self._put_at_once is not None
-            placed: jax.Array = self._put_at_once(*known[:2], [array], [known[2]], False)
-            return placed
-        # Without a target the array is not committed to its device, as DLPack would do: a step that was compiled with
-        # parameters fresh from their initialisation would compile again at its second call (2 s for a small model).
-        # Aligned memory is shared all the same.
-        placed = self._jax.device_put(array, self._target)
-        if self._target is None and self._put_at_once is not None:
-            self._learn(kind, array, placed)
-        return placed
+            return narrow
+        return array if leased and array.flags.c_contiguous else array.copy()
 
-    def _learn(self, kind: Any, array: NDArray[Any], placed: "jax.Array") -> None:
+    def _learn(
+        self, kind: Any, parts: list[NDArray[Any]], placed: "jax.Array", devices: list[Any]
+    ) -> None:
         """Remember how arrays of this kind are placed, if the short way gives the same as the official one."""
-        assert self._put_at_once is not None
-        device = next(iter(placed.devices()))
+        if self._put_at_once is None:
+            return
         try:
-            again = self._put_at_once(placed.aval, placed.sharding, [array], [device], False)
+            again = self._put_at_once(
+                placed.aval, placed.sharding, parts, devices, placed.committed
+            )
             same = (
-                not again.committed
+                again.committed == placed.committed
                 and again.dtype == placed.dtype
                 and again.shape == placed.shape
-                and again.devices() == placed.devices()
-                and np.array_equal(
-                    np.asarray(again), np.asarray(placed), equal_nan=array.dtype.kind in "fc"
-                )
+                and again.sharding == placed.sharding
+                and all(map(_same, again.addressable_shards, placed.addressable_shards))
             )
         except Exception:  # noqa: BLE001 - it is not a promised interface: another release may have another one
             same = False
         if same:
-            self._known[kind] = (placed.aval, placed.sharding, device)
+            self._known[kind] = (placed.aval, placed.sharding, devices)
         else:
             self._put_at_once = None
+
+
+def _same(one: Any, other: Any) -> bool:
+    mine, theirs = np.asarray(one.data), np.asarray(other.data)
+    return (
+        one.device == other.device
+        and one.index == other.index
+        and np.array_equal(mine, theirs, equal_nan=mine.dtype.kind in "fc")
+    )
+
+
+def _rows(index: Any, size: int) -> Range:
+    """Which rows an index into a batch names."""
+    if not index:
+        return 0, size
+    start, stop, _ = index[0].indices(size)
+    return start, stop
 
 
 def _put_at_once() -> Any:

@@ -2,17 +2,18 @@
 
 import math
 import time
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from .errors import ClosedError, StateError
+from .errors import ArgumentError, ClosedError, StateError
 from .prefetch import Crew, Job
 from .recipe import Recipe
 
-VERSION = 1
+VERSION = 2
 # [2 cores: 110 us per batch of 4 bytes with workers, 30 us without]
 WAKING_SECONDS = 150e-6
 
@@ -156,25 +157,62 @@ class LoaderIterator:
             "rows": order.rows,
             "seed": order.seed,
             "shuffle": order.shuffle,
+            "data": self._recipe.description,
         }
 
-    def set_state(self, state: Any) -> None:
-        """Go on where the iterator was that gave this state."""
+    def set_state(self, state: Any, *, strict: bool = True) -> None:
+        """Go on where the iterator was that gave this state, at the same sample.
+
+        Batch size, number of processes, devices and workers, and the parameters of transforms may be others. A state of
+        another data set, length, seed or shuffle setting is refused unless `strict` is False.
+        """
         self._check_open()
         own = self.get_state()
+        if isinstance(state, Mapping) and state.get("version", VERSION) != VERSION:
+            # First: a state of another version may have other keys.
+            raise StateError(
+                f"`state` is of another version of loaderx: its version is {state['version']!r}, this loader's is "
+                f"{VERSION}."
+            )
         if not isinstance(state, Mapping) or state.keys() != own.keys():
             raise StateError(f"`state` (={state!r}) must be what `get_state()` gave: {list(own)}.")
-        for name in ("version", "rows", "seed", "shuffle"):
-            if state[name] != own[name]:
+        for name in ("data", "rows", "seed", "shuffle"):
+            if strict and state[name] != own[name]:
                 raise StateError(
-                    f"`state` belongs to another stream: its {name} is {state[name]}, this loader's "
-                    f"is {own[name]}."
+                    f"`state` belongs to another stream: its {name} is {state[name]!r}, this loader's is "
+                    f"{own[name]!r}. strict=False goes on all the same."
                 )
         position, step = state["position"], state["step"]
         if not all(type(number) is int and number >= 0 for number in (position, step)):
             raise StateError(
                 f"`state` has position {position!r} and step {step!r}; both must be integers of at least 0."
             )
+        order = self._recipe.order
+        if position + order.batch_size >= 1 << 63:
+            raise StateError(
+                f"`state` has position {position}, which is beyond the 2**63 samples of a stream."
+            )
+        inside = position % order.rows % order.batch_size
+        if order.remainder != "straddle" and inside:
+            warnings.warn(
+                f"the state is at sample {position}, {inside} samples into a batch of {order.batch_size}: with "
+                f"remainder={order.remainder!r} the batches of this epoch begin at other samples than those of a "
+                "loader that starts with this batch size. "
+                + (
+                    "Other samples may be left out at its end."
+                    if order.remainder == "drop"
+                    else "No sample is left out or repeated because of that."
+                ),
+                stacklevel=2,
+            )
+        short = order.short(position)
+        if short:
+            try:
+                self._recipe.pipeline.check_size(short)
+            except ArgumentError as error:
+                raise StateError(
+                    f'with `state` at sample {position} {error} Use remainder="pad" or "drop".'
+                ) from error
         consumed = (position, step)
         self._unsettled = True
         self._consumed = consumed

@@ -16,13 +16,17 @@ from .device import JaxHandOff
 from .errors import ArgumentError
 from .iterator import LoaderIterator
 from .order import Order, Remainder, Span
+from .picking import MOST_ROWS, Mixed, Picker, Weighted
+from .ranges import Ranges, union
 from .recipe import MASK, MASK_SPEC, Recipe, with_mask
-from .sources import RecordSource, Source, as_source
+from .sources import Mixture, RecordSource, Source, as_source
 from .sources.source import RowSpec, check_lengths, specs_of
 from .spec import Spec
 
 if TYPE_CHECKING:
     from jax.sharding import Sharding
+
+    from .on_device.callback import Stream
 
 
 class DataLoader:
@@ -33,12 +37,14 @@ class DataLoader:
     num_epochs  None goes on for ever
     remainder   what happens where an epoch does not divide into batches: "straddle" (the default of an endless
                 loader), "keep" (of a finite one), "drop", or "pad", which adds a boolean field "mask"
+    weights     one number per row: rows are drawn with replacement, each as often as its weight says
     transforms  {"image": [ops]}: compiled, sample by sample; a bare list goes to the only or the "data" field
     transform   called with each finished batch of NumPy arrays, in the background; gives the batch to deliver
     prefetch    how many batches are kept ready, beside those that the workers are at
     workers     how many threads build them; None is one per core
     output      "jax" or "numpy"
-    sharding    how the batch is laid out over the devices of this process
+    sharding    how the batch is laid out over devices, also over those of other processes: a jax.sharding.Sharding, or
+                a dict with one for each field; `batch_size` is then that of all processes together
     """
 
     def __init__(
@@ -51,12 +57,13 @@ class DataLoader:
         seed: int = 0,
         num_epochs: int | None = None,
         remainder: Remainder | None = None,
+        weights: Any = None,
         transforms: Any = None,
         transform: Callable[[Any], Any] | None = None,
         prefetch: int = 2,
         workers: int | None = None,
         output: Literal["jax", "numpy"] = "jax",
-        sharding: "Sharding | None" = None,
+        sharding: "Sharding | Mapping[str, Sharding] | None" = None,
     ) -> None:
         prefetch = _count("prefetch", prefetch)
         self._workers = _count("workers", _cores() if workers is None else workers)
@@ -74,30 +81,37 @@ class DataLoader:
         if not 0 <= seed < 1 << 64:
             raise ArgumentError(f"`seed` (={seed}) must be from 0 to 2**64 - 1.")
 
+        _check_mixtures(dataset, labelset)
         structure, named = _fields(dataset, labelset)
+        rows = len(next(iter(named.values())))
         order = Order(
-            rows=len(next(iter(named.values()))),
+            rows=rows,
             batch_size=_count("batch_size", batch_size),
             shuffle=bool(shuffle),
             seed=seed,
             epochs=num_epochs,
             remainder=_default_remainder(num_epochs) if remainder is None else remainder,
+            picker=_picker(dataset, weights, rows, bool(shuffle), seed),
         )
         padded = order.remainder == "pad"
         if padded and isinstance(structure, dict) and MASK in structure:
             raise ArgumentError(f'remainder="pad" adds a field {MASK!r}, and `dataset` has one.')
         device = JaxHandOff(sharding) if output == "jax" else None
         groups = _groups(named, device, transforms, seed)
-        pipeline = Pipeline(groups, order, self._workers, prefetch)
-        if device is not None:
-            _check_sharding(device, pipeline, order)
+        names = [field.name for group in groups for field in group.fields]
+        blocks = None
+        if device is not None and device.sharded:
+            device.check_fields([*names, MASK] if padded else names)
+            _check_sharding(device, groups, order, hooked=transform is not None)
+            blocks = functools.partial(_blocks, device)
+        pipeline = Pipeline(groups, order, self._workers, prefetch, blocks)
         self._recipe = Recipe(
             order=order,
             pipeline=pipeline,
             structure=with_mask(structure) if padded else structure,
             hook=transform,
             device=device,
-            mask_pool=pipeline.pool(MASK_SPEC) if padded else None,
+            mask_pool=pipeline.pool(MASK_SPEC, _mask_blocks(device, order)) if padded else None,
         )
 
     def __iter__(self) -> LoaderIterator:
@@ -123,6 +137,14 @@ class DataLoader:
         """The rows that make up batch `step`."""
         order = self._recipe.order
         return order.rows_of(self._span(step))
+
+    def as_callback(self) -> "Stream":
+        """The stream for use inside jit and scan: the object returned, called there, gives the next batch."""
+        from .on_device.callback import Stream, check_constant
+
+        order = self._recipe.order
+        check_constant(order.remainder, order.epochs is None)
+        return Stream(iter(self), self.batch(0))
 
     def explain(self) -> str:
         """A table of the transforms: what each does to a sample and how long it takes, measured now."""
@@ -186,6 +208,40 @@ def _fields(dataset: Any, labelset: Any) -> tuple[RowSpec, dict[str, Source]]:
     return source.spec, {"data": source}
 
 
+def _check_mixtures(dataset: Any, labelset: Any) -> None:
+    """A mixture is all of the data, or its proportions would be lost."""
+    inside: list[Any] = [labelset]
+    if isinstance(dataset, Mapping | tuple):
+        inside += dataset.values() if isinstance(dataset, Mapping) else dataset
+    if any(isinstance(value, Mixture) for value in inside):
+        raise ArgumentError(
+            "a Mixture must be the whole `dataset` and not a field of it; mix dicts of fields instead: "
+            'Mixture({"a": ({"image": ..., "label": ...}, 0.7), ...}).'
+        )
+
+
+def _picker(dataset: Any, weights: Any, rows: int, shuffle: bool, seed: int) -> Picker | None:
+    """Which row stands where in the stream, if that is not simply a shuffle."""
+    if weights is None:
+        if not isinstance(dataset, Mixture):
+            return None
+        return Mixed(dataset.lengths, dataset.shares, seed, shuffle)
+    if isinstance(dataset, Mixture):
+        raise ArgumentError("`weights` and a Mixture do not go together.")
+    if not shuffle:
+        raise ArgumentError("`weights` draws rows at random; it does not go with shuffle=False.")
+    numbers = np.asarray(weights)
+    if numbers.shape != (rows,) or numbers.dtype.kind not in "fiub":
+        raise ArgumentError(
+            f"`weights` must be {rows} numbers, one per row, not {Spec(numbers.shape, numbers.dtype)}."
+        )
+    if not (np.all((numbers >= 0) & np.isfinite(numbers)) and np.any(numbers)):
+        raise ArgumentError("`weights` must be finite, not below 0, and not all 0.")
+    if rows >= MOST_ROWS:
+        raise ArgumentError(f"`weights` are for less than {MOST_ROWS} rows, not {rows}.")
+    return Weighted(numbers.astype(np.float64), seed)
+
+
 def _groups(
     named: Mapping[str, Source], device: JaxHandOff | None, transforms: Any, seed: int
 ) -> list[Group]:
@@ -228,17 +284,36 @@ def _first(source: Source, number: int) -> NDArray[Any]:
     return np.asarray(list(row.values())[number] if isinstance(row, dict) else row[number])
 
 
-def _check_sharding(device: JaxHandOff, pipeline: Pipeline, order: Order) -> None:
-    for field in pipeline.fields:
-        device.check_batch(field.name, field.spec, order.batch_size)
-        rest = order.rows % order.batch_size
-        if order.remainder == "straddle":
-            rest = 0 if order.end is None else order.end % order.batch_size
+def _blocks(device: JaxHandOff, field: Field, size: int) -> Ranges:
+    return device.placement(field.name, field.spec, size).blocks
+
+
+def _mask_blocks(device: JaxHandOff | None, order: Order) -> Ranges:
+    if device is None:
+        return ((0, order.batch_size),)
+    return device.placement(MASK, MASK_SPEC, order.batch_size).blocks
+
+
+def _check_sharding(device: JaxHandOff, groups: list[Group], order: Order, *, hooked: bool) -> None:
+    fields = [field for group in groups for field in group.fields]
+    if order.remainder == "pad":
+        fields.append(Field(MASK, MASK_SPEC, MASK_SPEC))
+    rest = order.rows % order.batch_size
+    if order.remainder == "straddle":
+        rest = 0 if order.end is None else order.end % order.batch_size
+    for field in fields:
+        _blocks(device, field, order.batch_size)
         if order.remainder in ("keep", "straddle") and rest:
             try:
-                device.check_batch(field.name, field.spec, rest)
+                _blocks(device, field, rest)
             except ArgumentError as error:
                 raise ArgumentError(f'{error} Use remainder="pad" or "drop".') from error
+    local = {field.name: union(_blocks(device, field, order.batch_size)) for field in fields}
+    if hooked and len(set(local.values())) > 1:
+        raise ArgumentError(
+            f"`transform` sees the rows of this process, and by `sharding` these are not the same for all fields: "
+            f"{local}."
+        )
 
 
 def _default_remainder(num_epochs: int | None) -> Remainder:

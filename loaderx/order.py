@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .errors import ArgumentError
 from .kernels.random import ORDER
+from .picking import Picker
 from .shuffle import Permutation, derive
 
 Remainder: TypeAlias = Literal["straddle", "keep", "drop", "pad"]
@@ -47,6 +48,8 @@ class Order:
     seed: int
     epochs: int | None
     remainder: Remainder
+    # Which row stands where; None is all rows once in every epoch.
+    picker: Picker | None = None
 
     def __post_init__(self) -> None:
         if self.remainder not in REMAINDERS:
@@ -86,6 +89,14 @@ class Order:
         epoch, step_in_epoch = divmod(step, self.steps_per_epoch)
         return epoch * self.rows + step_in_epoch * self.batch_size
 
+    def short(self, position: int) -> int:
+        """The size of the next batch from `position` on that is not a whole one; 0 if there will be none."""
+        if self.remainder == "keep":
+            return (self.rows - position % self.rows) % self.batch_size
+        if self.remainder == "straddle" and self.end is not None:
+            return max(0, self.end - position) % self.batch_size
+        return 0
+
     def span(self, position: int) -> Span | None:
         """The batch that begins at `position`, or None at the end of the stream."""
         size = self.batch_size
@@ -104,29 +115,38 @@ class Order:
             following = position + left
         return Span(position, valid, size if self.remainder == "pad" else valid, following)
 
-    def positions(self, span: Span) -> NDArray[np.int64]:
-        """The stream position of every sample of a batch; padding repeats positions of the same epoch."""
+    def positions(self, span: Span, places: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """The stream position of the samples at these places of a batch, or of all of them.
+
+        Padding repeats positions of the same epoch.
+        """
+        if places is None:
+            places = np.arange(span.size, dtype=np.int64)
         if span.size == span.valid:
-            return np.arange(span.position, span.position + span.size, dtype=np.int64)
+            return span.position + places
         offset = span.position % self.rows
-        places = np.arange(offset, offset + span.size, dtype=np.int64) % self.rows
-        return places + (span.position - offset)
+        return (offset + places) % self.rows + (span.position - offset)
 
     def rows_of(self, span: Span) -> NDArray[np.int64]:
         """The row of every sample of a batch."""
-        places = self.positions(span) % self.rows
-        if not self.shuffle:
-            return places
-        epoch = span.position // self.rows
-        # All but "straddle" stay within one epoch.
-        if span.position + span.valid <= (epoch + 1) * self.rows:
-            return epoch_permutation(self.rows, self.seed, epoch).at(places)
-        out = np.empty_like(places)
-        start = 0
-        while start < span.size:
-            stop = min(span.size, (epoch + 1) * self.rows - span.position)
-            out[start:stop] = epoch_permutation(self.rows, self.seed, epoch).at(places[start:stop])
-            start, epoch = stop, epoch + 1
+        return self.rows_at(self.positions(span))
+
+    def rows_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows at positions of the stream, which ascend but for padding."""
+        if self.picker is not None:
+            return self.picker.rows_at(positions)
+        if not self.shuffle or len(positions) == 0:
+            return positions % self.rows
+        first, last = int(positions.min()) // self.rows, int(positions.max()) // self.rows
+        if first == last:
+            # All but "straddle" stay within one epoch.
+            return epoch_permutation(self.rows, self.seed, first).at(positions % self.rows)
+        out = np.empty_like(positions)
+        epochs = positions // self.rows
+        for epoch in range(first, last + 1):
+            start, stop = np.searchsorted(epochs, [epoch, epoch + 1])
+            places = positions[start:stop] - epoch * self.rows
+            out[start:stop] = epoch_permutation(self.rows, self.seed, epoch).at(places)
         return out
 
 

@@ -129,7 +129,7 @@ class Job:
         self._fill_phase(0, began)
 
     def _fill_phase(self, phase: int, began: float) -> None:
-        self._left = len(self._assembly.parts)
+        self._left = self._assembly.parts(phase)
         for part in range(1, self._left):
             task = functools.partial(self._fill, phase, part, None)
             self._crew.tasks.put(task)

@@ -12,6 +12,7 @@ from .assembly import Assembly, Pipeline
 from .buffers import Pool
 from .device import JaxHandOff
 from .order import Order, Span
+from .ranges import Ranges
 from .sources.source import RowSpec, assemble
 from .spec import Spec
 
@@ -32,6 +33,14 @@ class Recipe:
     mask_pool: Pool | None
 
     @functools.cached_property
+    def description(self) -> str:
+        """The fields of the data and what they consist of, by which a saved state is compared."""
+        # In any order: a dict with its fields in another one is the same data.
+        fields = ", ".join(sorted(f"{field.name}: {field.raw}" for field in self.pipeline.fields))
+        picker = self.order.picker
+        return fields if picker is None else f"{fields}; {picker.describe()}"
+
+    @functools.cached_property
     def compiled(self) -> bool:
         """Whether no Python code of a user takes part."""
         return self.hook is None and self.pipeline.compiled
@@ -40,7 +49,7 @@ class Recipe:
         """A whole batch in this thread."""
         assembly = self.begin(step, span)
         for phase in range(assembly.phases):
-            for part in range(len(assembly.parts)):
+            for part in range(assembly.parts(phase)):
                 self.fill(assembly, phase, part)
         return self.finish(assembly)
 
@@ -57,8 +66,7 @@ class Recipe:
         try:
             assembly.fill(phase, part)
         except BaseException as error:
-            start, stop = assembly.parts[part]
-            explain(error, assembly.step, assembly.rows[start:stop])
+            explain(error, assembly.step, assembly.part_rows(phase, part))
             raise
 
     def finish(self, assembly: Assembly) -> Any:
@@ -70,26 +78,57 @@ class Recipe:
             raise
 
     def _finish(self, assembly: Assembly) -> Any:
+        span = assembly.span
         arrays = list(assembly.arrays)
+        specs = {field.name: field.spec for field in self.pipeline.fields}
         if self.mask_pool is not None:
-            mask = self.mask_pool.lease((assembly.span.size,), np.dtype(np.bool_))
-            mask[:] = np.arange(assembly.span.size) < assembly.span.valid
-            arrays.append(mask)
-        if self.hook is None and self.device is not None:
-            return assemble(
-                self.structure, [self.device.put(array, leased=True) for array in arrays]
+            specs[MASK] = MASK_SPEC
+            arrays.append(
+                [self._mask(span, start, stop) for start, stop in self._mask_blocks(span.size)]
             )
-        batch = assemble(self.structure, arrays)
+        if self.hook is None and self.device is not None:
+            placements = (
+                self.device.placement(name, spec, span.size) for name, spec in specs.items()
+            )
+            return assemble(
+                self.structure,
+                [
+                    self.device.put(blocks, placement, leased=True)
+                    for blocks, placement in zip(arrays, placements, strict=True)
+                ],
+            )
+        whole = [blocks[0] if len(blocks) == 1 else np.concatenate(blocks) for blocks in arrays]
+        batch = assemble(self.structure, whole)
         if self.hook is not None:
             batch = self.hook(batch)
-        return batch if self.device is None else self._hand_off(batch, arrays)
+        return batch if self.device is None else self._hand_off(batch, whole, "", assembly)
 
-    def _hand_off(self, batch: Any, arrays: list[NDArray[Any]]) -> Any:
+    def _mask(self, span: Span, start: int, stop: int) -> NDArray[np.bool_]:
+        """Which of some places of a batch are no padding."""
+        assert self.mask_pool is not None
+        mask = self.mask_pool.lease((stop - start,), np.dtype(np.bool_))
+        mask[:] = np.arange(start, stop) < span.valid
+        return mask
+
+    def _mask_blocks(self, size: int) -> Ranges:
+        if self.device is None:
+            return ((0, size),)
+        return self.device.placement(MASK, MASK_SPEC, size).blocks
+
+    def _hand_off(
+        self, batch: Any, arrays: list[NDArray[Any]], name: str, assembly: Assembly
+    ) -> Any:
         assert self.device is not None
         if isinstance(batch, dict):
-            return {name: self._hand_off(value, arrays) for name, value in batch.items()}
+            return {
+                key: self._hand_off(value, arrays, name or str(key), assembly)
+                for key, value in batch.items()
+            }
         if isinstance(batch, tuple | list):
-            values = [self._hand_off(value, arrays) for value in batch]
+            values = [
+                self._hand_off(value, arrays, name or str(number), assembly)
+                for number, value in enumerate(batch)
+            ]
             # A named tuple takes its fields one by one.
             return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
         if not isinstance(batch, np.ndarray | np.generic | bool | int | float | complex):
@@ -99,7 +138,12 @@ class Recipe:
         if not self.device.has(array.dtype):
             return batch
         leased = any(np.may_share_memory(array, ours) for ours in arrays)
-        return self.device.put(array, leased=leased)
+        if self.device.sharded:
+            size = assembly.span.size
+            return self.device.put_hooked(
+                name or "data", array, assembly.local, size, leased=leased
+            )
+        return self.device.put_whole(array, leased=leased)
 
 
 def with_mask(structure: RowSpec) -> RowSpec:

@@ -726,3 +726,27 @@ def locate_records(rows, starts, bases, settings, offsets, entries, addresses):
             begin, limit = words_at(offsets[file], chunk + 2)[chunk:].tolist()
         entries[i] = settings[file], bases[file], begin, limit, chunk
         addresses[i] = entries[i:].ctypes.data
+
+
+def build_alias(shares, thresholds, aliases):
+    """Vose's method: the row put aside last comes first, among those with less than a slot and among the others."""
+    left = [float(share) for share in shares]
+    poor = [row for row, share in enumerate(left) if share < 1]
+    rich = [row for row, share in enumerate(left) if share >= 1]
+    table = {row: (WORD - 1, row) for row in range(len(left))}
+    while poor and rich:
+        row, giver = poor.pop(), rich[-1]
+        table[row] = (math.floor(Fraction(left[row]) * WORD), giver)
+        left[giver] -= 1 - left[row]
+        if left[giver] < 1:
+            poor.append(rich.pop())
+    for row, (threshold, alias) in table.items():
+        thresholds[row], aliases[row] = threshold, alias
+
+
+def draw_rows(key, positions, thresholds, aliases, out):
+    for i, position in enumerate(positions):
+        state = fold(key, position)
+        slot = draw_bits(state, 0) * len(aliases) // DOUBLE_WORD
+        own = draw_bits(state, 1) // WORD < thresholds[slot]
+        out[i] = slot if own else aliases[slot]

@@ -181,6 +181,10 @@ class Chain:
             segment.run(positions, located, samples, target)
             samples, located = target, located_in(target)
 
+    def partner_step(self, phase: int, size: int, batch: int) -> int:
+        """How many places further the samples stand that a phase mixes in, in a batch of `size`."""
+        return step_to_partner(size, self.phases[phase].key, batch)
+
     @property
     def channels_first(self) -> bool:
         """Whether an op so far put the channels of an image first."""
@@ -275,11 +279,16 @@ def _interpreted(step: Step, spec: Spec) -> PythonSegment:
 
 def partners_of(place: int, count: int, size: int, key: np.uint64, batch: int) -> Positions:
     """With whom the samples from `place` are mixed: one random step further around the batch, the same for all."""
-    if size == 1:
-        return np.zeros(count, np.int64)
-    # Compiled code gives Python's integers, and takes those beyond 63 bits only as uint64.
-    step = Draws(fold(np.uint64(fold(key, np.uint64(0))), np.uint64(batch))).integers(1, size)
+    step = step_to_partner(size, key, batch)
     return (np.arange(place, place + count, dtype=np.int64) + step) % size
+
+
+def step_to_partner(size: int, key: np.uint64, batch: int) -> int:
+    """How far around a batch the partner of every sample stands."""
+    if size == 1:
+        return 0
+    # Compiled code gives Python's integers, and takes those beyond 63 bits only as uint64.
+    return int(Draws(fold(np.uint64(fold(key, np.uint64(0))), np.uint64(batch))).integers(1, size))
 
 
 def located_in(samples: Array) -> Located:

@@ -1,6 +1,5 @@
 """What a user writes as `transforms` -> a chain of ops per field."""
 
-import hashlib
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError, TransformError
 from loaderx.kernels.random import DRAWS
-from loaderx.shuffle import derive
+from loaderx.shuffle import derive, number_of
 from loaderx.spec import Spec
 from loaderx.transforms.authoring import Author
 from loaderx.transforms.mix import CutMix, MixTransform
@@ -35,7 +34,7 @@ def chains(
                     f"`transforms` names the field {name!r}; `dataset` has {', '.join(map(repr, fields))}."
                 )
             found.setdefault(name, Chain(*fields[name]))
-        entry = int.from_bytes(hashlib.sha256("\0".join(names).encode()).digest()[:8], "little")
+        entry = number_of(names)
         for number, op in enumerate(ops):
             key = derive(seed, DRAWS, entry, number)
             try:

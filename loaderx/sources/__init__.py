@@ -3,6 +3,7 @@
 from .adapter import as_source as as_source
 from .array import NPDataset as NPDataset
 from .folder import Dataset as Dataset
+from .mixture import Mixture as Mixture
 from .object import ObjectSource as ObjectSource
 from .source import LocatedSource as LocatedSource
 from .source import RecordSource as RecordSource

@@ -173,7 +173,7 @@ def test_batches_are_bit_identical_for_any_crew(chain, output):
     assert np.any(expected[0][0] != expected[1][0])
     for crew in CREWS[1:]:
         loader = loader_of(CHAINS[chain], output=output, **crew)
-        assert loader._recipe.pipeline.parts(BATCH) == crew["workers"]
+        assert loader._recipe.pipeline._parts(BATCH) == crew["workers"]
         assert_identical(taken(loader), expected)
 
 

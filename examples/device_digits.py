@@ -1,0 +1,80 @@
+"""Train a Flax model on data that lies on the device: an epoch is one compiled program, and it is compiled once."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from sklearn.datasets import load_digits
+
+from loaderx import DeviceLoader
+from loaderx.on_device import transforms
+
+EPOCHS = 10
+
+
+def add_noise(batch, key):
+    """A transform of one's own: a function of a batch and a key, which is another one at every step."""
+    noise = 0.1 * jax.random.normal(key, batch["image"].shape)
+    return {**batch, "image": batch["image"] + noise}
+
+
+digits = load_digits()
+order = np.random.default_rng(0).permutation(len(digits.target))
+images = (digits.images[order] / 16).astype("float32")
+labels = digits.target[order].astype("int32")
+held_out = {"image": jnp.asarray(images[1500:]), "label": jnp.asarray(labels[1500:])}
+
+loader = DeviceLoader(
+    {"image": images[:1500], "label": labels[:1500]},
+    batch_size=64,
+    seed=0,
+    transforms=[transforms.Normalize(mean=0.3, std=0.4), add_noise],
+)
+
+rngs = nnx.Rngs(0)
+model = nnx.Sequential(nnx.Linear(64, 256, rngs=rngs), nnx.relu, nnx.Linear(256, 10, rngs=rngs))
+optimizer = nnx.Optimizer(model, optax.adamw(2e-3), wrt=nnx.Param)
+# The structure of both is fixed; what changes from step to step is a tree of arrays, as lax.scan wants it.
+structure, parameters = nnx.split((model, optimizer))
+
+
+def loss_fn(model, batch):
+    logits = model(batch["image"].reshape(-1, 64))
+    return optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"]).mean()
+
+
+def update(parameters, batch):
+    model, optimizer = nnx.merge(structure, parameters)
+    loss, gradients = nnx.value_and_grad(loss_fn)(model, batch)
+    optimizer.update(model, gradients)
+    return nnx.state((model, optimizer)), loss
+
+
+def log(epoch, loss):
+    """Called on the host while the compiled program runs."""
+    print(f"  from within: epoch {epoch} ended with a loss of {loss:.3f}")
+
+
+@jax.jit
+def train_epoch(parameters, state, data):
+    epoch = state.epoch
+    parameters, state, losses = loader.scan_epoch(update, parameters, state, data=data)
+    jax.debug.callback(log, epoch, losses[-1])
+    return parameters, state, losses.mean()
+
+
+@jax.jit
+def accuracy(parameters, data):
+    model, _ = nnx.merge(structure, parameters)
+    images = (data["image"] - 0.3) / 0.4
+    return jnp.mean(model(images.reshape(-1, 64)).argmax(axis=1) == data["label"])
+
+
+state = loader.init()
+for epoch in range(EPOCHS):
+    parameters, state, loss = train_epoch(parameters, state, loader.data)
+    share = accuracy(parameters, held_out)
+    print(f"epoch {epoch}: loss {loss:.3f}, held-out accuracy {share:.1%}")
+jax.effects_barrier()
+print(f"compiled {train_epoch._cache_size()} time(s) for {EPOCHS} epochs")

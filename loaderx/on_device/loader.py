@@ -1,0 +1,377 @@
+"""`DeviceLoader`: the stream of a DataLoader as a pure function of a small state, over data that lies on the device."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.device import JaxHandOff
+from loaderx.errors import ArgumentError, StateError
+from loaderx.kernels.random import DRAWS, ORDER
+from loaderx.shuffle import number_of
+
+from .transforms import DeviceTransform, Samples
+from .words import Pair, Shuffle, add, fold, high_word, pair_of
+
+Remainder = Literal["straddle", "drop", "pad"]
+MASK = "mask"
+MOST_ROWS = 2**31
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class DeviceState:
+    """Where a stream is: sample `place` of an epoch, after `step` batches; all of it arrays."""
+
+    seed: jax.Array  # two words
+    epoch: jax.Array
+    place: jax.Array
+    step: jax.Array
+    # No array, so that the state of another loader is refused also while a function is traced.
+    rows: int = field(metadata={"static": True})
+
+
+class DeviceLoader:
+    """Batches of rows that lie on the device, in the order of a DataLoader with the same seed.
+
+    data        an array (the field "data"), or a dict or tuple of arrays (of fields "0", "1", ...); they are moved to
+                the device, or stay if they are there
+    remainder   where an epoch does not divide into batches: "straddle" into the next one, "drop", or "pad", which adds
+                a boolean field "mask"; batches have always the same shape
+    transforms  functions (batch, key) -> batch in JAX, on a dict of fields, or ops of loaderx.on_device.transforms
+
+    `next` and `scan_epoch` are pure functions. Inside a jitted function of your own pass them `data=`, which should be
+    an argument of that function: otherwise JAX takes the data for a constant. Data that is divided over devices by its
+    rows stays so: every device contributes the rows it has, and one all-reduce of a batch gives it to all.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        batch_size: int = 256,
+        shuffle: bool = True,
+        seed: int = 0,
+        remainder: Remainder = "straddle",
+        transforms: Sequence[Callable[..., Any]] = (),
+    ) -> None:
+        self._structure = _structure(data)
+        self.data = _on_device(_named(data))
+        lengths = {name: len(array) for name, array in self.data.items()}
+        if len(set(lengths.values())) > 1:
+            raise ArgumentError(f"all fields must have the same number of rows, got {lengths}.")
+        self.rows = next(iter(lengths.values()))
+        if not 0 < self.rows < MOST_ROWS:
+            raise ArgumentError(f"`data` has {self.rows} rows; there must be from 1 to 2**31 - 1.")
+        self.batch_size = _count("batch_size", batch_size)
+        if remainder not in ("straddle", "drop", "pad"):
+            raise ArgumentError(
+                f"`remainder` (={remainder!r}) must be 'straddle', 'drop' or 'pad': batches have one shape."
+            )
+        if remainder == "drop" and self.batch_size > self.rows:
+            raise ArgumentError(
+                f"`batch_size` (={self.batch_size}) must not exceed the {self.rows} rows with remainder='drop'."
+            )
+        if remainder == "pad" and MASK in self.data:
+            raise ArgumentError(f"remainder='pad' adds a field {MASK!r}, and `data` has one.")
+        if not isinstance(shuffle, bool | np.bool_):
+            raise ArgumentError(f"`shuffle` (={shuffle!r}) must be True or False.")
+        for op in transforms:
+            if not callable(op):
+                raise ArgumentError(f"`transforms` has {op!r}, which is no function.")
+        self._shuffle = Shuffle(self.rows) if shuffle else None
+        self._seed = _seed(seed)
+        self._remainder = remainder
+        self._transforms = tuple(transforms)
+        # Both belong to this loader, so that what they compiled goes when it goes.
+        self._next = jax.jit(self._make_next)
+        self._scan = jax.jit(self._make_scan, static_argnums=(0, 1))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches of one epoch; with "straddle", whole batches that its rows make up."""
+        whole, rest = divmod(self.rows, self.batch_size)
+        return max(1, whole) + (rest > 0 and whole > 0 and self._remainder == "pad")
+
+    def init(self, seed: int | jax.Array | None = None) -> DeviceState:
+        """The beginning of the stream, also of another seed, or of several by `jax.vmap(loader.init)(seeds)`."""
+        if isinstance(seed, jax.Array):
+            words = jnp.stack([seed.astype(jnp.uint32), jnp.zeros((), jnp.uint32)])
+        else:
+            words = jnp.array(pair_of(self._seed if seed is None else _seed(seed)), jnp.uint32)
+        # Each with memory of its own, so that a caller may donate a state.
+        epoch, place, step = (jnp.zeros((), jnp.uint32) for _ in range(3))
+        return DeviceState(words, epoch, place, step, self.rows)
+
+    def next(self, state: DeviceState, data: Any = None) -> tuple[Any, DeviceState]:
+        """A batch, and the state behind it."""
+        return self._next(self._own(state), self._given(data))  # type: ignore[no-any-return]
+
+    def scan_epoch(
+        self,
+        body: Callable[[Any, Any], tuple[Any, Any]],
+        carry: Any,
+        state: DeviceState,
+        *,
+        data: Any = None,
+        steps: int | None = None,
+    ) -> tuple[Any, DeviceState, Any]:
+        """`body(carry, batch) -> (carry, metrics)` over the batches of an epoch, as one `lax.scan`.
+
+        Gives the last carry, the state behind the epoch, and the metrics of all steps. A body that is the same function
+        at every call is compiled once.
+        """
+        length = self.steps_per_epoch if steps is None else _count("steps", steps)
+        return self._scan(body, length, carry, self._own(state), self._given(data))  # type: ignore[no-any-return]
+
+    def state_from(self, host: Mapping[str, Any]) -> DeviceState:
+        """The state of a DataLoader's iterator over the same rows, as one of this loader."""
+        self._check_host(host)
+        epoch, place = divmod(host["position"], self.rows)
+        if epoch >= 1 << 32 or host["step"] >= 1 << 32:
+            raise StateError(
+                f"the state is in epoch {epoch} at step {host['step']}; on a device there are 2**32 of each."
+            )
+        return replace(
+            self.init(host["seed"]),
+            epoch=jnp.uint32(epoch),
+            place=jnp.uint32(place),
+            step=jnp.uint32(host["step"]),
+        )
+
+    def state_to(self, state: DeviceState, host: Mapping[str, Any]) -> dict[str, Any]:
+        """A state as one of a DataLoader's iterator, of which `host` is any state."""
+        self._check_host(host)
+        if np.shape(self._own(state).step) != ():
+            raise StateError(f"`state` is {len(state.step)} states; convert them one by one.")
+        low, high = (int(word) for word in np.asarray(state.seed))
+        if host["seed"] != low | high << 32:
+            raise StateError(
+                f"the state is of seed {low | high << 32}, that of the host of {host['seed']}."
+            )
+        position = int(state.epoch) * self.rows + int(state.place)
+        return {**host, "position": position, "step": int(state.step)}
+
+    def _check_host(self, host: Mapping[str, Any]) -> None:
+        """Refuse what is no state of an iterator over as many rows."""
+        expected = {"rows": self.rows, "shuffle": self._shuffle is not None}
+        needed = {"seed", "position", "step", *expected}
+        given: Any = host
+        if not isinstance(given, Mapping) or not needed <= given.keys():
+            raise StateError(f"`host` (={host!r}) must be what `get_state()` of an iterator gave.")
+        for name, own in expected.items():
+            if host[name] != own:
+                raise StateError(
+                    f"the state belongs to another stream: its {name} is {host[name]!r}, this loader's is {own!r}."
+                )
+
+    def _own(self, state: DeviceState) -> DeviceState:
+        if not isinstance(state, DeviceState):
+            raise StateError(f"`state` (={state!r}) must be what `init()` or `next()` gave.")
+        if state.rows != self.rows:
+            raise StateError(
+                f"the state belongs to another loader: of {state.rows} rows, and this one has {self.rows}."
+            )
+        return state
+
+    def _given(self, data: Any) -> dict[str, jax.Array]:
+        if data is None:
+            return self.data
+        given = _named(data)
+        for name, array in self.data.items():
+            other = given.get(name)
+            kind = getattr(other, "shape", None), getattr(other, "dtype", None)
+            if kind != (array.shape, array.dtype):
+                raise ArgumentError(
+                    f"`data` must have the field {name!r} of {array.dtype}{list(array.shape)} like the data of this "
+                    "loader."
+                )
+        return {name: given[name] for name in self.data}
+
+    def _make_next(self, state: DeviceState, data: dict[str, jax.Array]) -> tuple[Any, DeviceState]:
+        size, rows = self.batch_size, np.uint32(self.rows)
+        # Restored for data that lost rows since, a place may be beyond them: the shuffle must not walk for ever.
+        place, epoch = jnp.minimum(state.place, rows - 1), state.epoch
+        if self._remainder == "drop":
+            # As in a state of the host that stands among the rows which are dropped.
+            place, epoch = self._beyond_dropped(place, epoch)
+        ahead = np.arange(size, dtype=np.uint32)
+        if self._remainder == "pad":
+            valid = jnp.minimum(np.uint32(size), rows - place)
+            # Of two numbers below 2^31 the sum is below 2^32.
+            places, epochs = (place + ahead % rows) % rows, jnp.broadcast_to(epoch, size)
+            mask, following = jnp.asarray(ahead < valid), place + valid
+        else:
+            reached = place + ahead % rows
+            epochs = epoch + ahead // rows + (reached >= rows).astype(jnp.uint32)
+            places = jnp.where(reached >= rows, reached - rows, reached)
+            mask, following = None, place + np.uint32(size % self.rows)
+            epoch = epoch + np.uint32(size // self.rows)
+        passed = following >= rows
+        place, epoch = jnp.where(passed, following - rows, following), epoch + passed
+        if self._remainder == "drop":
+            place, epoch = self._beyond_dropped(place, epoch)
+        seed = (state.seed[0], state.seed[1])
+        numbers = self._rows_at(seed, epochs, places)
+        # All numbers are rows: without a check of that XLA compiles less.
+        batch = {
+            name: array.at[numbers].get(mode="promise_in_bounds") for name, array in data.items()
+        }
+        if mask is not None:
+            batch[MASK] = mask
+        batch = self._transformed(batch, seed, epochs, places)
+        behind = replace(state, epoch=epoch, place=place, step=state.step + 1)
+        return self._structured(batch), behind
+
+    def _make_scan(
+        self, body: Any, steps: int, carry: Any, state: DeviceState, data: dict[str, jax.Array]
+    ) -> tuple[Any, DeviceState, Any]:
+        def step(both: Any, _: None) -> Any:
+            carry, state = both
+            batch, state = self._make_next(state, data)
+            carry, metrics = body(carry, batch)
+            return (carry, state), metrics
+
+        (carry, state), metrics = jax.lax.scan(step, (carry, state), None, length=steps)
+        return carry, state, metrics
+
+    def _beyond_dropped(self, place: jax.Array, epoch: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """A place that begins a batch: the next epoch where the rest does not fill one."""
+        over = np.uint32(self.rows) - place < self.batch_size
+        return jnp.where(over, np.uint32(0), place), epoch + over
+
+    def _structured(self, batch: dict[str, Any]) -> Any:
+        """A batch like the data, and like those of a DataLoader."""
+        if self._structure is dict or not isinstance(batch, dict):
+            return batch
+        # JAX sorts the fields of a dict by name, "10" before "2".
+        names = dict.fromkeys((*self.data, *batch))
+        values = tuple(batch[name] for name in names if name in batch)
+        return values[0] if self._structure is None and len(values) == 1 else values
+
+    def _rows_at(self, seed: Pair, epochs: jax.Array, places: jax.Array) -> jax.Array:
+        if self._shuffle is None:
+            return places
+        stream = fold(seed, pair_of(ORDER))
+        shuffle, first = self._shuffle, epochs[0]
+
+        def keys_of(epoch: jax.Array) -> jax.Array:
+            return shuffle.keys(fold(stream, (epoch, np.uint32(0))))
+
+        if self._remainder != "straddle":
+            return shuffle.at(places, keys_of(first))
+        # A batch lies in a few epochs at most. One after the other: two at once take twice as long to compile.
+        count = (self.batch_size + self.rows - 2) // self.rows + 1
+        keys = jax.lax.map(keys_of, first + np.arange(count, dtype=np.uint32))
+        return shuffle.at(places, keys.T[:, epochs - first])
+
+    def _transformed(
+        self, batch: dict[str, Any], seed: Pair, epochs: Any, places: Any
+    ) -> dict[str, Any]:
+        if not self._transforms:
+            return batch
+        positions = _positions(epochs, places, self.rows)
+        draws = fold(seed, pair_of(DRAWS))
+        # As on the host: ops are numbered among those of the same fields.
+        numbers: Counter[tuple[str, ...]] = Counter()
+        for op in self._transforms:
+            fields = op.fields if isinstance(op, DeviceTransform) else ()
+            key = fold(fold(draws, pair_of(number_of(fields))), pair_of(numbers[fields]))
+            numbers[fields] += 1
+            missing = [name for name in fields if name not in batch]
+            if missing:
+                raise ArgumentError(
+                    f"{type(op).__name__} is for the field {missing[0]!r}; the batch has {list(batch)}."
+                )
+            if isinstance(op, DeviceTransform):
+                batch = op.apply(batch, Samples(key, positions))
+            else:
+                own = fold(key, (positions[0][0], positions[1][0]))
+                words = jnp.stack([jnp.asarray(word, jnp.uint32) for word in own])
+                batch = op(batch, jax.random.wrap_key_data(words, impl="threefry2x32"))
+        return batch
+
+
+def _positions(epochs: Any, places: Any, rows: int) -> Pair:
+    """epoch * rows + place, to 64 bits."""
+    product = epochs * np.uint32(rows), high_word(epochs, np.uint32(rows))
+    return add(product, (places, jnp.zeros_like(places)))
+
+
+def _structure(data: Any) -> type | None:
+    """dict, tuple, or None for an array alone."""
+    return dict if isinstance(data, Mapping) else tuple if isinstance(data, tuple) else None
+
+
+def _named(data: Any) -> dict[str, Any]:
+    """Data by the names of its fields."""
+    if isinstance(data, Mapping):
+        return {str(name): value for name, value in data.items()}
+    if isinstance(data, tuple):
+        return {str(number): value for number, value in enumerate(data)}
+    return {"data": data}
+
+
+def _on_device(named: Mapping[str, Any]) -> dict[str, jax.Array]:
+    """The fields on the device."""
+    if not named:
+        raise ArgumentError("`data` has no fields.")
+    arrays: dict[str, Any] = {}
+    for name, value in named.items():
+        array = value if isinstance(value, jax.Array) else _for_jax(name, np.asarray(value))
+        if array.ndim == 0:
+            raise ArgumentError(f"`data` field {name!r} must be an array of rows, not {value!r}.")
+        arrays[name] = array
+    _check_room(arrays)
+    return {name: jnp.asarray(array) for name, array in arrays.items()}
+
+
+def _for_jax(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """An array in a dtype that JAX has, with the same numbers."""
+    hand_off = JaxHandOff()
+    if not hand_off.has(array.dtype):
+        raise ArgumentError(
+            f"`data` field {name!r} has dtype {array.dtype}, which JAX does not have."
+        )
+    dtype = hand_off.dtype(name, array.dtype)
+    narrow = array.astype(dtype, copy=False)
+    if dtype != array.dtype and dtype.kind in "iu" and not np.array_equal(narrow, array):
+        raise ArgumentError(
+            f"`data` field {name!r} has {array.dtype} values that do not fit into {dtype}, which JAX uses while x64 "
+            "is off."
+        )
+    return narrow
+
+
+def _check_room(arrays: Mapping[str, Any]) -> None:
+    """Refuse what does not fit on the device, before anything is moved."""
+    moved = sum(array.nbytes for array in arrays.values() if not isinstance(array, jax.Array))
+    config: Any = jax.config  # its options are attributes that its type does not list
+    device = config.jax_default_device or jax.local_devices()[0]
+    stats = device.memory_stats() if hasattr(device, "memory_stats") else None
+    if not stats or "bytes_limit" not in stats:
+        return
+    free = stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    if moved > free:
+        raise ArgumentError(
+            f"`data` takes {moved / 1e9:.2f} GB, and {device} has {free / 1e9:.2f} GB free; use a DataLoader, which "
+            "streams it."
+        )
+
+
+def _seed(value: Any) -> int:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not 0 <= value < 1 << 64:
+        raise ArgumentError(f"`seed` (={value!r}) must be an integer from 0 to 2**64 - 1.")
+    return int(value)
+
+
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ArgumentError(f"`{name}` (={value!r}) must be an integer of at least 1.")
+    return int(value)

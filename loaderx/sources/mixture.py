@@ -1,0 +1,79 @@
+"""`Mixture`: several data sets as one, each with its share of every stretch of the stream."""
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from loaderx.errors import ArgumentError
+from loaderx.picking import LARGEST_DENOMINATOR
+
+from .adapter import as_source
+from .source import Array, RecordSource, Rows, RowSpec, Source
+from .views import concatenate
+
+
+class Mixture(Source):
+    """Rows of several data sets in given proportions: `Mixture({"web": (fields, 0.7), "books": (fields, 0.3)})`.
+
+    A data set is a source, or a dict of sources; all have rows alike. In a DataLoader each is shuffled on its own and
+    begins again when it is at its end, whatever the others are at. Among any successive samples each has its share,
+    exactly but for three samples. An epoch of the loader is as many samples as the data sets have rows together.
+    """
+
+    def __init__(self, parts: Any) -> None:
+        if not isinstance(parts, Mapping) or not parts:
+            raise ArgumentError(
+                f"`parts` (={parts!r}) must be a dict from a name to (data set, weight), and not empty."
+            )
+        self.names = [str(name) for name in parts]
+        sources: list[Source] = []
+        weights: list[Fraction] = []
+        for name, part in parts.items():
+            if not isinstance(part, tuple) or len(part) != 2:
+                raise ArgumentError(f"`parts[{name!r}]` must be (data set, weight).")
+            data, weight = part
+            if (
+                isinstance(weight, bool)
+                or not isinstance(weight, int | float | Fraction | np.integer | np.floating)
+                or not (0 < weight < math.inf)
+            ):
+                raise ArgumentError(
+                    f"`parts[{name!r}]` has the weight {weight!r}; it must be a finite number above 0."
+                )
+            # 0.7 means seven tenths, and not the number with 53 bits next to it.
+            weights.append(weight if isinstance(weight, Fraction) else Fraction(str(weight)))
+            sources.append(_as_source(data))
+        self.shares = [weight / sum(weights) for weight in weights]
+        for name, share in zip(self.names, self.shares, strict=True):
+            if share * LARGEST_DENOMINATOR < 1:
+                raise ArgumentError(
+                    f"`parts[{name!r}]` has {float(share):.2g} of the weights; it must have at least 2**-31."
+                )
+        self.lengths = [len(source) for source in sources]
+        self._rows = concatenate(sources)
+
+    @property
+    def spec(self) -> RowSpec:
+        return self._rows.spec
+
+    @property
+    def inner(self) -> Source:
+        return self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def read(self, rows: Rows, out: Sequence[Array]) -> None:
+        self._rows.read(rows, out)
+
+
+def _as_source(data: Any) -> Source:
+    inside = data.values() if isinstance(data, Mapping) else [data]
+    if any(isinstance(value, Mixture) for value in inside):
+        raise ArgumentError("a Mixture cannot be part of a Mixture; mix its parts one by one.")
+    if isinstance(data, Mapping):
+        return RecordSource({str(name): as_source(value) for name, value in data.items()})
+    return as_source(data)
