@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks [gather|overhead|chains|records|sharded ...] [--json FILE] [--no-peers]`."""
+"""The command line: `python -m benchmarks [name ...] [--json FILE] [--no-peers]`."""
 
 import argparse
 import importlib.metadata
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from benchmarks import chains, gather, overhead, records, sharded
+from benchmarks import chains, gather, on_device, overhead, records, sharded
 from benchmarks.harness import Comparison
 
 # Each is told whether the peers take part.
@@ -18,6 +18,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterable[Comparison]]] = {
     "overhead": lambda _peers: overhead.run(),
     "chains": chains.run,
     "records": records.run,
+    "on_device": on_device.run,
     "sharded": lambda _peers: sharded.run(),
 }
 NAMES = tuple(BENCHMARKS)

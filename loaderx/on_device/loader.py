@@ -164,6 +164,11 @@ class DeviceLoader:
         given: Any = host
         if not isinstance(given, Mapping) or not needed <= given.keys():
             raise StateError(f"`host` (={host!r}) must be what `get_state()` of an iterator gave.")
+        # Behind the fields stands which rows are picked, where that is no shuffle of all of them.
+        if ";" in str(host.get("data", "")):
+            raise StateError(
+                f"the state is of a stream of {host['data']!r}; on a device there are no mixtures and no weights."
+            )
         for name, own in expected.items():
             if host[name] != own:
                 raise StateError(
