@@ -104,7 +104,9 @@ def test_the_fields_of_a_loader_may_be_of_different_kinds():
     np.testing.assert_array_equal(batch["key"], images[rows])
 
 
-@pytest.mark.parametrize("thing", [3, None, {1, 2}, iter([1, 2]), lambda: 1], ids=repr)
+@pytest.mark.parametrize(
+    "thing", [3, None, {1, 2}, iter([1, 2]), lambda: 1], ids=lambda thing: type(thing).__name__
+)
 def test_what_has_no_rows_by_number_is_a_type_error(thing):
     with pytest.raises(TypeError, match=f"not {type(thing).__name__}"):
         as_source(thing)

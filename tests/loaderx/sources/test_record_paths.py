@@ -165,7 +165,7 @@ def test_a_folder_is_no_file(tmp_path):
 @pytest.mark.parametrize(
     "path",
     [None, 5, 5.0, b"rows.ar", {"rows.ar"}, iter(["rows.ar"]), np.array(["rows.ar"]), {"a": 1}],
-    ids=repr,
+    ids=lambda thing: type(thing).__name__,
 )
 def test_what_is_no_path_is_refused(path):
     with pytest.raises(ArgumentError, match=r"`path` .* must be a path, a pattern, or a list"):
