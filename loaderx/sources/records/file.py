@@ -63,7 +63,7 @@ class RecordFile:
             if self.size < 2 * BLOCK or self.size % BLOCK:
                 raise DataError(
                     f"{path} is truncated, or not an ArrayRecord file: it has {self.size} bytes, and those "
-                    f"have a multiple of {BLOCK}, at least {2 * BLOCK}."
+                    f"have a multiple of {BLOCK}, at least {2 * BLOCK}. Was its writer closed?"
                 )
             # It keeps the file open, also when the path names another one by then.
             self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if mapped else None
