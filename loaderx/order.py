@@ -137,7 +137,8 @@ class Order:
             return self.picker.rows_at(positions)
         if not self.shuffle or len(positions) == 0:
             return positions % self.rows
-        first, last = int(positions.min()) // self.rows, int(positions.max()) // self.rows
+        # Padding is of the epoch of the others.
+        first, last = int(positions[0]) // self.rows, int(positions[-1]) // self.rows
         if first == last:
             # All but "straddle" stay within one epoch.
             return epoch_permutation(self.rows, self.seed, first).at(positions % self.rows)

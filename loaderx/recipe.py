@@ -41,6 +41,12 @@ class Recipe:
         return fields if picker is None else f"{fields}; {picker.describe()}"
 
     @functools.cached_property
+    def _specs(self) -> dict[str, Spec]:
+        """The arrays of a batch."""
+        specs = {field.name: field.spec for field in self.pipeline.fields}
+        return specs if self.mask_pool is None else {**specs, MASK: MASK_SPEC}
+
+    @functools.cached_property
     def compiled(self) -> bool:
         """Whether no Python code of a user takes part."""
         return self.hook is None and self.pipeline.compiled
@@ -80,15 +86,13 @@ class Recipe:
     def _finish(self, assembly: Assembly) -> Any:
         span = assembly.span
         arrays = list(assembly.arrays)
-        specs = {field.name: field.spec for field in self.pipeline.fields}
         if self.mask_pool is not None:
-            specs[MASK] = MASK_SPEC
             arrays.append(
                 [self._mask(span, start, stop) for start, stop in self._mask_blocks(span.size)]
             )
         if self.hook is None and self.device is not None:
             placements = (
-                self.device.placement(name, spec, span.size) for name, spec in specs.items()
+                self.device.placement(name, spec, span.size) for name, spec in self._specs.items()
             )
             return assemble(
                 self.structure,
