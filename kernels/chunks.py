@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .blocks import BLOCK, BLOCK_HEADER, CHUNK_HEADER, end_of, position_of
 from .calls import decompress, fetch
 from .compilation import brief_kernel, jitable, kernel
+from .gather import part_of
 from .highway import RIEGELI_KEY, finish_hash, hash_bytes, highway_hash, new_state, start_hash
 from .memory import copy_bytes, pointer
 
@@ -94,6 +95,20 @@ def varint_at(base: Any, begin: Any, byte: Any, stop: Any) -> Any:
         value |= (seven & 127) << shift
         if seven < 128:
             return value, byte
+        shift += 7
+    return np.int64(0), np.int64(-1)
+
+
+@jitable
+def varint_in(content: Any, byte: Any, stop: Any) -> Any:
+    """The same in bytes that lie side by side."""
+    value, shift = np.int64(0), np.int64(0)
+    while byte < stop and shift < 63:
+        seven = np.int64(content[byte])
+        byte += 1
+        value |= (seven & 127) << shift
+        if seven < 128:
+            return value, np.int64(byte)
         shift += 7
     return np.int64(0), np.int64(-1)
 
@@ -278,19 +293,10 @@ def decode_chunk(
             )
         if status < 0:
             return status
-    byte, total = 0, np.int64(0)
+    byte, total = np.int64(0), np.int64(0)
     for record in range(ends.shape[0]):
-        value, shift = np.int64(0), np.int64(0)
-        while True:
-            if byte >= length or shift > 56:
-                return CONTRADICTION
-            seven = np.int64(sizes[byte])
-            byte += 1
-            value |= (seven & 127) << shift
-            if seven < 128:
-                break
-            shift += 7
-        if value > values.shape[0] - total:
+        value, byte = varint_in(sizes, byte, length)
+        if byte < 0 or value > values.shape[0] - total:
             return CONTRADICTION
         total += value
         ends[record] = total
@@ -312,16 +318,9 @@ def read_index(
         while byte < stop:
             tag = values[byte]
             byte += 1
-            value, shift = np.int64(0), np.int64(0)
-            while True:
-                if byte >= stop or shift > 56:
-                    return chunk
-                seven = np.int64(values[byte])
-                byte += 1
-                value |= (seven & 127) << shift
-                if seven < 128:
-                    break
-                shift += 7
+            value, byte = varint_in(values, byte, stop)
+            if byte < 0:
+                return chunk
             if tag == 0x08:
                 offset = value
             elif tag == 0x10:
@@ -350,23 +349,15 @@ def locate_records(
 
     File f holds the rows from starts[f] on. The address of its index is offsets[f], or 0 if it is not read here.
     """
-    files = bases.shape[0]
     for i in range(rows.shape[0]):
-        row = rows[i]
-        low, high = 0, files
-        while high - low > 1:
-            middle = (low + high) // 2
-            if starts[middle] <= row:
-                low = middle
-            else:
-                high = middle
-        chunk = row - starts[low]
+        file = part_of(rows[i], starts, bases.shape[0])
+        chunk = rows[i] - starts[file]
         addresses[i] = entries.ctypes.data + 8 * ENTRY_WORDS * i
-        entries[i, SETTINGS] = settings[low]
-        entries[i, BASE] = bases[low]
+        entries[i, SETTINGS] = settings[file]
+        entries[i, BASE] = bases[file]
         entries[i, CHUNK] = chunk
-        if offsets[low] != 0:
-            index = carray(pointer(offsets[low] + 8 * chunk), (2,), np.int64)
+        if offsets[file] != 0:
+            index = carray(pointer(offsets[file] + 8 * chunk), (2,), np.int64)
             entries[i, BEGIN] = index[0]
             entries[i, LIMIT] = index[1]
         else:

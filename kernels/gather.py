@@ -8,12 +8,25 @@ import numpy as np
 from numba import carray
 from numpy.typing import NDArray
 
-from .compilation import brief_kernel, kernel
+from .compilation import brief_kernel, jitable, kernel
 from .memory import copy_bytes, pointer
 
 LOW_HALF = 0 if np.little_endian else 1
 Addresses = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
+
+
+@jitable
+def part_of(row: int, starts: NDArray[np.int64], parts: int) -> int:
+    """The part that holds a row, where part p holds the rows from starts[p] up to starts[p + 1]."""
+    low, high = 0, parts
+    while high - low > 1:
+        middle = (low + high) // 2
+        if starts[middle] <= row:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 @brief_kernel
@@ -24,18 +37,10 @@ def locate_rows(
     strides: NDArray[np.int64],
     out: Addresses,
 ) -> None:
-    """Address of every row, where part p holds the rows from starts[p] up to starts[p + 1]."""
-    parts = bases.shape[0]
+    """Address of every row."""
     for i in range(rows.shape[0]):
-        row = rows[i]
-        low, high = 0, parts
-        while high - low > 1:
-            middle = (low + high) // 2
-            if starts[middle] <= row:
-                low = middle
-            else:
-                high = middle
-        out[i] = bases[low] + (row - starts[low]) * strides[low]
+        part = part_of(rows[i], starts, bases.shape[0])
+        out[i] = bases[part] + (rows[i] - starts[part]) * strides[part]
 
 
 @kernel

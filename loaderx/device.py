@@ -1,4 +1,4 @@
-"""The hand-off to JAX, and which part of a batch the devices of this process hold: the only file that imports jax."""
+"""The hand-off to JAX, and which part of a batch the devices of this process hold."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -298,12 +298,10 @@ def _check_sharding(device: JaxHandOff, groups: list[Group], order: Order, *, ho
     fields = [field for group in groups for field in group.fields]
     if order.remainder == "pad":
         fields.append(Field(MASK, MASK_SPEC, MASK_SPEC))
-    rest = order.rows % order.batch_size
-    if order.remainder == "straddle":
-        rest = 0 if order.end is None else order.end % order.batch_size
+    rest = order.short(0)
     for field in fields:
         _blocks(device, field, order.batch_size)
-        if order.remainder in ("keep", "straddle") and rest:
+        if rest:
             try:
                 _blocks(device, field, rest)
             except ArgumentError as error:

@@ -118,9 +118,9 @@ def _measure(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
             if phase == 0 and not step.segments:
                 continue
             out = np.zeros((SAMPLES, *step.output.shape), step.output.dtype)
-            addresses = located_in(rows)
+            located = located_in(rows)
             began = time.perf_counter()
-            chain.run(phase, 0, 0, positions, addresses, rows, out)
+            chain.run(phase, 0, 0, positions, located, rows, out)
             seconds += time.perf_counter() - began
             rows = out
         best = min(best, seconds)

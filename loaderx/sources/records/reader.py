@@ -26,8 +26,6 @@ class Reader(ABC):
 
     path: Path
     metadata: Metadata
-    # Whether compiled code finds each record by itself.
-    direct = False
 
     def __len__(self) -> int:
         return self.metadata.records
@@ -47,8 +45,6 @@ class Reader(ABC):
 
 class DirectReader(Reader):
     """A file of one record per chunk."""
-
-    direct = True
 
     def __init__(self, file: RecordFile) -> None:
         self.file = file
