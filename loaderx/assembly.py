@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from . import ranges
 from .buffers import Pool
-from .compiler.chain import Chain, located_in
+from .compiler.chain import Chain
 from .order import Order, Span
 from .ranges import Range, Ranges
 from .sources import LocatedSource, Source
-from .sources.located import Located
+from .sources.located import Located, located_in
 from .sources.source import store
 from .spec import Spec
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from loaderx.errors import TransformError
 from loaderx.kernels.draws import Draws
 from loaderx.kernels.random import fold
-from loaderx.sources.located import Located
+from loaderx.sources.located import Located, located_in
 from loaderx.spec import Spec
 from loaderx.transforms.mix import Mixer, MixTransform
 from loaderx.transforms.transform import SampleTransform
@@ -289,10 +289,3 @@ def step_to_partner(size: int, key: np.uint64, batch: int) -> int:
         return 0
     # Compiled code gives Python's integers, and takes those beyond 63 bits only as uint64.
     return int(Draws(fold(np.uint64(fold(key, np.uint64(0))), np.uint64(batch))).integers(1, size))
-
-
-def located_in(samples: Array) -> Located:
-    """Every sample of a C-contiguous array."""
-    pitch = samples.strides[0] if len(samples) else 0
-    addresses = samples.ctypes.data + np.arange(len(samples), dtype=np.int64) * pitch
-    return Located(addresses, hold=samples)

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError
+from loaderx.sources.located import located_in
 from loaderx.spec import Spec, check_dtype
 
-from .chain import Chain, located_in
+from .chain import Chain
 from .entries import chains
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from loaderx.sources.located import located_in
 from loaderx.spec import Spec
 
-from .chain import Chain, CompiledSegment, MixStep, PythonStep, located_in
+from .chain import Chain, CompiledSegment, MixStep, PythonStep
 from .draft import Step
 
 SAMPLES = 64

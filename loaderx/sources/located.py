@@ -27,3 +27,14 @@ class Located:
         """Raise what the fetcher's number means."""
         assert self.failure is not None
         raise self.failure(place, reason)
+
+
+def located_in(samples: NDArray[Any]) -> Located:
+    """Every row of a C-contiguous array."""
+    return Located(addresses_in(samples), hold=samples)
+
+
+def addresses_in(samples: NDArray[Any]) -> NDArray[np.int64]:
+    """The address of every row of a C-contiguous array."""
+    pitch = samples.strides[0] if len(samples) else 0
+    return samples.ctypes.data + np.arange(len(samples), dtype=np.int64) * pitch

@@ -19,7 +19,7 @@ from loaderx.kernels.gather import (
 from loaderx.spec import Spec
 
 from .layout import Layout
-from .located import Located
+from .located import Located, addresses_in, located_in
 
 # Copied in a few microseconds.
 FEW_BYTES = 32 * 1024
@@ -161,9 +161,7 @@ def gather(spec: Spec, layout: Layout, rows: Rows, located: Located, out: Array)
         fetch(located, spec.nbytes, as_bytes(fetched))
         if straight:
             return
-        located = Located(
-            fetched.ctypes.data + np.arange(len(rows), dtype=np.int64) * spec.nbytes, hold=fetched
-        )
+        located = located_in(fetched)
     addresses = located.addresses
     flat = out.reshape(len(rows), spec.size)
     if layout.offsets is not None:
@@ -195,8 +193,7 @@ def store(values: Array, rows: Rows, out: Array) -> None:
         np.copyto(out, values.reshape(out.shape))
         return
     spec = Spec(values.shape[1:], values.dtype)
-    addresses = values.ctypes.data + np.arange(len(rows), dtype=np.int64) * spec.nbytes
-    narrow(spec, rows, addresses, out.reshape(len(rows), spec.size))
+    narrow(spec, rows, addresses_in(values), out.reshape(len(rows), spec.size))
 
 
 def narrow(spec: Spec, rows: Rows, addresses: NDArray[np.int64], out: Array) -> None:
@@ -219,6 +216,14 @@ def narrow(spec: Spec, rows: Rows, addresses: NDArray[np.int64], out: Array) -> 
 def as_bytes(array: Array) -> NDArray[np.uint8]:
     """The memory of a C-contiguous array."""
     return array.reshape(-1).view(np.uint8)
+
+
+def owners_of(rows: Rows, starts: NDArray[np.int64]) -> dict[int, Rows]:
+    """The places in `rows` of what each part holds, where part p holds the rows from starts[p] to starts[p + 1]."""
+    if len(starts) == 2:
+        return {0: np.arange(len(rows), dtype=np.int64)}
+    owners = np.searchsorted(starts, rows, side="right") - 1
+    return {int(owner): np.flatnonzero(owners == owner) for owner in np.unique(owners)}
 
 
 def resolve_rows(key: Any, length: int) -> tuple[bool, Rows]:

@@ -25,6 +25,7 @@ from .source import (
     Source,
     check_same_rows,
     gather,
+    owners_of,
     resolve_rows,
 )
 
@@ -149,9 +150,7 @@ class Concatenation(Source):
         return int(self._starts[-1])
 
     def read(self, rows: Rows, out: Sequence[Array]) -> None:
-        owners = np.searchsorted(self._starts, rows, side="right") - 1
-        for owner in np.unique(owners):
-            places = np.flatnonzero(owners == owner)
+        for owner, places in owners_of(rows, self._starts).items():
             if len(places) == len(rows):
                 self._read_part(owner, rows, out)
                 return
@@ -206,8 +205,7 @@ class LocatedConcatenation(LocatedSource):
 
     def locate(self, rows: Rows) -> Located:
         addresses = np.empty(len(rows), np.int64)
-        owners = np.searchsorted(self._starts, rows, side="right") - 1
-        places = {int(owner): np.flatnonzero(owners == owner) for owner in np.unique(owners)}
+        places = owners_of(rows, self._starts)
         parts = {
             owner: self._sources[owner].locate(rows[own] - self._starts[owner])
             for owner, own in places.items()
@@ -216,7 +214,7 @@ class LocatedConcatenation(LocatedSource):
             addresses[own] = parts[owner].addresses
 
         def failure(place: int, reason: int) -> Exception:
-            owner = int(owners[place])
+            owner = next(owner for owner, own in places.items() if place in own)
             explain = parts[owner].failure
             assert explain is not None
             return explain(int(np.searchsorted(places[owner], place)), reason)

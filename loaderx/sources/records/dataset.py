@@ -10,7 +10,15 @@ from numpy.typing import DTypeLike
 
 from loaderx.errors import ArgumentError, DataError
 from loaderx.sources.object import ObjectSource
-from loaderx.sources.source import Array, RecordSource, Rows, RowSpec, Source, resolve_rows
+from loaderx.sources.source import (
+    Array,
+    RecordSource,
+    Rows,
+    RowSpec,
+    Source,
+    owners_of,
+    resolve_rows,
+)
 from loaderx.spec import Spec, check_dtype
 
 from .file import VERIFY, Verify
@@ -153,9 +161,7 @@ class ByteRows(Source):
     def bytes_of(self, rows: Rows) -> list[bytes]:
         """These records."""
         found = [b""] * len(rows)
-        owners = np.searchsorted(self._starts, rows, side="right") - 1
-        for owner in np.unique(owners):
-            places = np.flatnonzero(owners == owner)
+        for owner, places in owners_of(rows, self._starts).items():
             numbers = rows[places] - self._starts[owner]
             for place, record in zip(
                 places, self._readers[owner].records(numbers.tolist()), strict=True

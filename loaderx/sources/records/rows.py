@@ -11,8 +11,8 @@ from loaderx.kernels import chunks
 from loaderx.kernels.calls import address_of
 from loaderx.sources.array import FEW_FILES
 from loaderx.sources.layout import Layout, layout_of
-from loaderx.sources.located import Located
-from loaderx.sources.source import LocatedSource, Rows
+from loaderx.sources.located import Located, addresses_in, located_in
+from loaderx.sources.source import LocatedSource, Rows, owners_of
 from loaderx.spec import Spec
 
 from .file import REASONS
@@ -115,16 +115,12 @@ class RecordRows(LocatedSource):
 
     def _bring(self, rows: Rows, entries: NDArray[np.int64]) -> list[Any]:
         """What compiled code cannot reach, into memory where it can."""
-        owners = np.zeros(len(rows), np.int64)
-        if len(self._readers) > 1:
-            owners = np.searchsorted(self._starts, rows, side="right") - 1
         hold: list[Any] = []
-        for owner in np.unique(owners).tolist():
+        for owner, places in owners_of(rows, self._starts).items():
             reader = self._readers[owner]
             if isinstance(reader, DirectReader) and reader.file.base:
                 reader.check_size()
                 continue
-            places = np.flatnonzero(owners == owner)
             if isinstance(reader, DirectReader):
                 hold.append(_read_chunks(reader, entries, places))
             else:
@@ -142,9 +138,7 @@ class RecordRows(LocatedSource):
             if reason < 0:
                 raise self._failure(int(rows[places[place]]), reason, len(record))
         entries[places, chunks.BEGIN] = -1
-        entries[places, chunks.BASE] = (
-            memory.ctypes.data + np.arange(len(places)) * memory.strides[0]
-        )
+        entries[places, chunks.BASE] = addresses_in(memory)
         return memory
 
     def _failure(self, row: int, reason: int, size: int | None = None) -> DataError:
@@ -186,13 +180,10 @@ class LengthRows(LocatedSource):
 
     def locate(self, rows: Rows) -> Located:
         sizes = np.empty(len(rows), np.int64)
-        owners = np.searchsorted(self._starts, rows, side="right") - 1
-        for owner in np.unique(owners):
-            places = np.flatnonzero(owners == owner)
+        for owner, places in owners_of(rows, self._starts).items():
             sizes[places] = self._readers[owner].sizes(rows[places] - self._starts[owner])
         lengths = np.minimum(sizes // self._step, self._most).astype(np.int32)
-        addresses = lengths.ctypes.data + np.arange(len(rows), dtype=np.int64) * lengths.itemsize
-        return Located(addresses, hold=lengths)
+        return located_in(lengths)
 
 
 def _read_chunks(
