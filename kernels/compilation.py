@@ -89,11 +89,11 @@ def jitable(function: Function) -> Function:
 
 
 def _interpreted(function: Function) -> Function:
-    """The same function in plain Python, where wrapping integers is meant and not worth a warning."""
+    """The same function in plain Python: as in compiled code, wrapping and dividing by zero are worth no warning."""
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):
             return function(*arguments)
 
     return call  # type: ignore[return-value]

@@ -20,6 +20,14 @@ def cut_box(rng: Any, height: int, width: int, share: float) -> Any:
     return top, bottom, left, right
 
 
+@jitable
+def cut_stretch(rng: Any, length: int, share: float) -> Any:
+    """(begin, end) of a stretch around a random moment that covers `1 - share` of a time series, clipped to it."""
+    extent = int(length * (1.0 - share))
+    middle = rng.integers(0, length)
+    return max(middle - extent // 2, 0), min(middle + extent - extent // 2, length)
+
+
 @kernel
 def mix_up(
     first: int, positions: Any, partners: Any, key: Any, alpha: float, samples: Any, out: Any
@@ -63,6 +71,37 @@ def cut_mix(
                     out[i, k] = other[k]
         else:
             rest = np.float32((bottom - top) * (right - left) / (height * width))
+            share = np.float32(1) - rest
+            for k in range(size):
+                out[i, k] = own[k] * share + other[k] * rest
+
+
+@kernel
+def cut_mix_series(
+    first: int,
+    positions: Any,
+    partners: Any,
+    key: Any,
+    alpha: float,
+    length: int,
+    pasted: bool,
+    samples: Any,
+    out: Any,
+) -> None:
+    """A stretch of the partner in the sample if `pasted`, otherwise both mixed by the time that is left to them."""
+    size = out.shape[1]
+    moment = size // length
+    for i in range(out.shape[0]):
+        rng = start_draws(fold(key, positions[i]))
+        begin, end = cut_stretch(rng, length, rng.beta(alpha, alpha))
+        own, other = samples[first + i], samples[partners[i]]
+        if pasted:
+            for k in range(size):
+                out[i, k] = own[k]
+            for k in range(begin * moment, end * moment):
+                out[i, k] = other[k]
+        else:
+            rest = np.float32((end - begin) / length)
             share = np.float32(1) - rest
             for k in range(size):
                 out[i, k] = own[k] * share + other[k] * rest

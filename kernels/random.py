@@ -17,7 +17,7 @@ PARITY = np.uint64(0x1BD11BDA)
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # What keys are derived for; part of every golden value, never to be renumbered.
-ORDER, DRAWS, SPLIT = 1, 2, 3
+ORDER, DRAWS, SPLIT, BRANCH = 1, 2, 3, 4
 
 
 @kernel

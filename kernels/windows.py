@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .compilation import kernel
-from .vectors import blend_pixel, scale_pixel
+from .vectors import MIRRORED, blend_pixel, mirror_fours, mirror_ones, mirror_threes, scale_pixel
 
 FILL, REFLECT, EDGE = 0, 1, 2
 
@@ -118,8 +118,11 @@ def copy_window(x: Any, rows: Any, columns: Any, fill: Any, out: Any) -> None:
     """Pixels of x at the tables' coordinates."""
     width, channels = out.shape[1], out.shape[2]
     first, stop, step = walk(columns)
+    begin = first
     if step < 0:
-        first, stop = 0, 0
+        # What is mirrored goes in whole blocks of pixels; what is left of them goes one by one.
+        known = channels == 1 or channels == 3 or channels == 4
+        stop = first + (stop - first) // MIRRORED * MIRRORED if known else first
     for i in range(out.shape[0]):
         row = rows[i]
         if row < 0:
@@ -127,7 +130,17 @@ def copy_window(x: Any, rows: Any, columns: Any, fill: Any, out: Any) -> None:
                 for c in range(channels):
                     out[i, j, c] = fill[c]
             continue
-        if stop > first:
+        if step < 0:
+            source, target = x[row].reshape(-1), out[i].reshape(-1)
+            for j in range(begin, stop, MIRRORED):
+                at, place = (columns[j] - MIRRORED + 1) * channels, j * channels
+                if channels == 3:
+                    mirror_threes(source, at, target, place)
+                elif channels == 1:
+                    mirror_ones(source, at, target, place)
+                else:
+                    mirror_fours(source, at, target, place)
+        elif stop > first:
             start, size = columns[first] * channels, (stop - first) * channels
             source = x[row].reshape(-1)[start : start + size]
             target = out[i].reshape(-1)[first * channels : stop * channels]

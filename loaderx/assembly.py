@@ -41,6 +41,11 @@ class Field:
     chain: Chain | None = None
 
     @property
+    def origin(self) -> str:
+        """The field of the data that it is made of."""
+        return self.name if self.chain is None else self.chain.origin
+
+    @property
     def phases(self) -> int:
         """How often it must be waited for all samples of a batch, and once more."""
         return 1 if self.chain is None else len(self.chain.phases)
@@ -48,10 +53,11 @@ class Field:
 
 @dataclass(frozen=True)
 class Group:
-    """A source and the fields that it fills."""
+    """A source and the fields that it fills: columns[k] is what the source gives for fields[k]."""
 
     source: Source
     fields: tuple[Field, ...]
+    columns: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -131,24 +137,31 @@ class Assembly:
         rows = self.rows[self._numbers(start, stop)]
         field = group.fields[0]
         source = group.source
-        if (
-            field.chain is not None
-            and isinstance(source, LocatedSource)
-            and source.layout.offsets is None
-            and not field.chain.needs_samples
-            and field.chain.phases[0].segments
-        ):
-            self._run(first, 0, start, stop, source.locate(rows), None)
-            return
-        targets = []
-        for offset, field in enumerate(group.fields):
+        if len(group.fields) == 1 and isinstance(source, LocatedSource):
+            if field.chain is None:
+                block = self._block(first, start, stop)
+                assert block is not None
+                source.read(rows, (block,))
+                return
+            if (
+                source.layout.offsets is None
+                and not field.chain.needs_samples
+                and field.chain.phases[0].segments
+            ):
+                self._run(first, 0, start, stop, source.locate(rows), None)
+                return
+        targets: dict[int, NDArray[Any]] = {}
+        for offset, (field, column) in enumerate(zip(group.fields, group.columns, strict=True)):
             target = None if field.chain is not None else self._block(first + offset, start, stop)
-            spec = field.raw if field.chain is not None else field.spec
-            empty = np.empty((stop - start, *spec.shape), spec.dtype) if target is None else target
-            targets.append(empty)
-        source.read(rows, targets)
-        for offset, (field, samples) in enumerate(zip(group.fields, targets, strict=True)):
+            if target is None and column not in targets:
+                spec = field.raw if field.chain is not None else field.spec
+                target = np.empty((stop - start, *spec.shape), spec.dtype)
+            if target is not None:
+                targets[column] = target
+        source.read(rows, [targets[column] for column in sorted(targets)])
+        for offset, (field, column) in enumerate(zip(group.fields, group.columns, strict=True)):
             if field.chain is not None:
+                samples = targets[column]
                 self._run(first + offset, 0, start, stop, located_in(samples), samples)
 
     def _run(

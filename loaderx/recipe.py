@@ -36,7 +36,9 @@ class Recipe:
     def description(self) -> str:
         """The fields of the data and what they consist of, by which a saved state is compared."""
         # In any order: a dict with its fields in another one is the same data.
-        fields = ", ".join(sorted(f"{field.name}: {field.raw}" for field in self.pipeline.fields))
+        fields = ", ".join(
+            sorted({f"{field.origin}: {field.raw}" for field in self.pipeline.fields})
+        )
         picker = self.order.picker
         return fields if picker is None else f"{fields}; {picker.describe()}"
 

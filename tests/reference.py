@@ -7,6 +7,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 
+from loaderx.kernels import noise
 from loaderx.kernels.draws import Draws
 
 WORD = 2**32
@@ -335,6 +336,26 @@ def cut_mix(
             out[i] = np.where(box, other, own).reshape(-1)
         else:
             rest = np.float32(np.count_nonzero(box) / (height * width))
+            out[i] = own * (1 - rest) + other * rest
+
+
+def cut_stretch(rng, length, share):
+    """Moments around a random one, as far as they lie inside."""
+    extent = math.floor(length * (1 - share))
+    begin = int(rng.integers(0, length)) - extent // 2
+    return tuple(np.clip([begin, begin + extent], 0, length).tolist())
+
+
+def cut_mix_series(first, positions, partners, key, alpha, length, pasted, samples, out):
+    for i, (position, partner) in enumerate(zip(positions, partners, strict=True)):
+        rng = Draws(fold(key, position))
+        begin, end = cut_stretch(rng, length, rng.beta(alpha, alpha))
+        own, other = samples[first + i], samples[partner]
+        if pasted:
+            out[i] = own
+            out[i].reshape(length, -1)[begin:end] = other.reshape(length, -1)[begin:end]
+        else:
+            rest = np.float32((end - begin) / length)
             out[i] = own * (1 - rest) + other * rest
 
 
@@ -750,3 +771,292 @@ def draw_rows(key, positions, thresholds, aliases, out):
         slot = draw_bits(state, 0) * len(aliases) // DOUBLE_WORD
         own = draw_bits(state, 1) // WORD < thresholds[slot]
         out[i] = slot if own else aliases[slot]
+
+
+def cut_documents(starts, sizes, length, piece_starts, piece_sizes):
+    pieces = [
+        (start + cut, min(length, size - cut))
+        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+        for cut in range(0, size, length)
+    ]
+    piece_starts[:] = [start for start, _ in pieces]
+    piece_sizes[:] = [size for _, size in pieces]
+
+
+def first_fit(sizes, length, room, rows):
+    """Row after row is looked at; the tree is left as it is."""
+    left = []
+    for piece, size in enumerate(sizes.tolist()):
+        row = next((row for row, free in enumerate(left) if free >= size), len(left))
+        if row == len(left):
+            left.append(length)
+        left[row] -= size
+        rows[piece] = row
+
+
+def sort_pieces(rows, starts, sizes, firsts, sorted_starts, sorted_sizes):
+    order = np.argsort(rows, kind="stable")
+    sorted_starts[:], sorted_sizes[:] = starts[order], sizes[order]
+    firsts[:] = np.searchsorted(rows[order], np.arange(len(firsts)))
+
+
+def pack_rows(rows, firsts, starts, sizes, address, padding, tokens, segments, positions):
+    length = segments.shape[1]
+    width = len(padding) // length
+    packed = tokens.reshape(len(rows), length * width)
+    for i, row in enumerate(rows):
+        pieces = range(firsts[row], firsts[row + 1])
+        used = [row_bytes(address + starts[p] * width, sizes[p] * width) for p in pieces]
+        line = np.concatenate([*used, padding])[: length * width]
+        packed[i] = line
+        segments[i], positions[i] = 0, 0
+        place = 0
+        for number, piece in enumerate(pieces, 1):
+            end = place + sizes[piece]
+            segments[i, place:end] = number
+            positions[i, place:end] = np.arange(sizes[piece])
+            place = end
+
+
+def inverse_matrix(matrix):
+    return np.linalg.inv(np.array(matrix, np.float64).reshape(3, 3))
+
+
+def clipped_boxes(x, boxes, height, width):
+    """Boxes of float64 into rows of `x`, clipped, or zeros where nothing is left or was valid."""
+    low, high = np.zeros(4), np.array([width, height, width, height], np.float64)
+    inside = np.clip(boxes, low, high)
+    left, top, right, bottom = inside.T
+    valid = (x[:, 4] > 0) & (right > left) & (bottom > top)
+    x[:, :4] = np.where(valid[:, None], inside, 0)
+    x[:, 4] = valid
+
+
+def moved_keypoints(x, points, height, width):
+    across, down = points.T
+    x[:, 2] = (x[:, 2] > 0) & (across >= 0) & (across < width) & (down >= 0) & (down < height)
+    x[:, :2] = points
+
+
+def window_points(x, top, tall, upside, left, wide, mirrored, height, width):
+    """As a matrix: shift, scale, then mirror."""
+    scale = np.array([width / wide, height / tall])
+    pairs = x[:, :-1].astype(np.float64).reshape(len(x), -1, 2)
+    moved = (pairs - [left, top]) * scale
+    moved = np.where([mirrored, upside], [width, height] - moved, moved)
+    if x.shape[1] == 3:
+        moved_keypoints(x, moved[:, 0], height, width)
+    else:
+        boxes = np.concatenate([moved.min(axis=1), moved.max(axis=1)], axis=1)
+        clipped_boxes(x, boxes, height, width)
+
+
+def map_points(x, matrix, height, width):
+    forward = inverse_matrix(matrix)
+    corners = x[:, None, :2] if x.shape[1] == 3 else x[:, [[0, 1], [2, 1], [0, 3], [2, 3]]]
+    homogeneous = np.concatenate([corners - 0.5, np.ones((*corners.shape[:2], 1))], axis=2)
+    through = homogeneous @ forward.T
+    moved = through[..., :2] / through[..., 2:] + 0.5
+    if x.shape[1] == 3:
+        moved_keypoints(x, moved[:, 0], height, width)
+    else:
+        boxes = np.concatenate([moved.min(axis=1), moved.max(axis=1)], axis=1)
+        clipped_boxes(x, boxes, height, width)
+
+
+def add_share(x, shares, number, total):
+    share = x.astype(np.float32) * shares[number]
+    total[:] = share if number == 0 else total + share
+
+
+def mirrored(places, size):
+    """Places outside of a line of this size, seen in mirrors at the middles of its first and last pixel."""
+    return size - 1 - np.abs(size - 1 - np.abs(places) % max(2 * (size - 1), 1))
+
+
+def blur(x, shares, before, behind, line, sums, ring):
+    fixed = line.dtype == np.uint16
+    values = x.astype(np.int64) << 7 if fixed else x.astype(line.dtype)
+    for axis in (1, 0):
+        places, size = np.arange(x.shape[axis]), x.shape[axis]
+        total = len(shares) // 2 if fixed else line.dtype.type(0)
+        for tap, share in enumerate(shares):
+            pair = np.take(values, mirrored(places - tap, size), axis)
+            pair = pair + np.take(values, mirrored(places + tap, size), axis)
+            total = total + (pair * int(share) >> 16 if fixed else pair * share)
+        values = total
+    if fixed:
+        x[...] = (values + 64) >> 7
+    else:
+        store_values(values.reshape(-1), x.reshape(-1))
+
+
+def clipped(values, white, like):
+    """From 0 to white, rounded half up in the precision of the calculation."""
+    inside = np.clip(values, 0, values.dtype.type(white))
+    return inside if like.dtype.kind == "f" else np.floor(inside + values.dtype.type(0.5))
+
+
+def sharpen(x, factor, white, lines, sums):
+    if min(x.shape[:2]) < 3:
+        return
+    precision = np.float32 if np.can_cast(x.dtype, np.float32) else np.float64
+    values = x.astype(precision)
+    rows = (values[:-2] + values[1:-1]) + values[2:]
+    middle = values[1:-1, 1:-1]
+    smooth = ((rows[:, :-2] + rows[:, 1:-1]) + rows[:, 2:] + precision(4) * middle) * precision(1 / 13)  # fmt: skip
+    if x.dtype.kind != "f":
+        smooth = np.floor(smooth + precision(0.5))
+    share = precision(factor)
+    x[1:-1, 1:-1] = clipped(middle * share + smooth * (precision(1) - share), white, x)
+
+
+def tiles_of(shape, curves):
+    """The size of a tile; both sides of the image become larger if one is no multiple of its tiles."""
+    counts = curves.shape[:2]
+    if not any(size % count for size, count in zip(shape, counts, strict=True)):
+        return [size // count for size, count in zip(shape, counts, strict=True)]
+    return [size // count + 1 for size, count in zip(shape, counts, strict=True)]
+
+
+def tile_curves(grey, clip, counts, curves):
+    tall, wide = tiles_of(grey.shape, curves)
+    limit = max(int(clip * tall * wide / 256), 1) if clip > 0 else tall * wide
+    for row in range(curves.shape[0]):
+        down = mirrored(np.arange(row * tall, (row + 1) * tall), grey.shape[0])
+        for column in range(curves.shape[1]):
+            across = mirrored(np.arange(column * wide, (column + 1) * wide), grey.shape[1])
+            bins = np.bincount(grey[np.ix_(down, across)].reshape(-1), minlength=256)
+            above = int(np.maximum(bins - limit, 0).sum())
+            bins = np.minimum(bins, limit) + above // 256
+            rest = above % 256
+            if rest:
+                bins[:: max(256 // rest, 1)][:rest] += 1
+            scale = np.float32(255) / np.float32(tall * wide)
+            levels = np.rint(np.cumsum(bins).astype(np.float32) * scale)
+            curves[row, column] = np.minimum(levels, 255)
+
+
+def tiles_around(size, tile, count):
+    place = np.arange(size, dtype=np.float32) * (np.float32(1) / np.float32(tile)) - np.float32(0.5)
+    first = np.floor(place)
+    low, high = np.maximum(first, 0), np.minimum(first + 1, count - 1)
+    return low.astype(int), high.astype(int), place - first
+
+
+def apply_curves(grey, curves, low, high, weight, out):
+    tall, wide = tiles_of(grey.shape, curves)
+    up, under, share = (table[:, None] for table in tiles_around(grey.shape[0], tall, curves.shape[0]))  # fmt: skip
+    left, right, part = tiles_around(grey.shape[1], wide, curves.shape[1])
+    lines = [
+        curves[row, left, grey] * (np.float32(1) - part) + curves[row, right, grey] * part
+        for row in (up, under)
+    ]
+    out[...] = np.rint(lines[0] * (np.float32(1) - share) + lines[1] * share)
+
+
+def hash_index(count, key):
+    """32 random bits for every index, words held in 64 bits."""
+    first, second = (np.uint64(int(key) >> shift & (WORD - 1)) for shift in (0, 32))
+    word = np.uint64(WORD - 1)
+    bits = (np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B9) + first) & word
+    bits = (bits ^ bits >> np.uint64(16)) * np.uint64(0x21F0AAAD) & word
+    bits ^= second
+    bits = (bits ^ bits >> np.uint64(15)) * np.uint64(0xD35A2D97) & word
+    return bits ^ bits >> np.uint64(15)
+
+
+def horner(coefficients, x):
+    total = coefficients[-1]
+    for coefficient in coefficients[-2::-1]:
+        total = coefficient + x * total
+    return total
+
+
+def normal_pairs(bits):
+    """Box and Muller's method with the polynomials of the kernel."""
+    share = ((bits >> np.uint64(12)).astype(np.float32) + np.float32(0.5)) / np.float32(2**20)
+    mantissa, exponent = np.frexp(share)
+    # From the square root of a half to that of two.
+    small = mantissa.view(np.int32) < noise.ROOT_BITS
+    mantissa, exponent = np.where(small, 2 * mantissa, mantissa), exponent - small
+    f = mantissa - np.float32(1)
+    squared = f * horner(noise.LOGARITHM, f) - exponent.astype(np.float32) * noise.LOG_OF_FOURTH
+    radius = np.where(bits & np.uint64(0x800), np.float32(-1), np.float32(1)) * np.sqrt(squared)
+    direction = (bits & np.uint64(0x7FF)).astype(np.float32) / np.float32(2**11)
+    y = direction + np.float32(2**-12 - 0.5)
+    return radius * horner(noise.COSINE, y * y), radius * (y * horner(noise.SINE, y * y))
+
+
+def add_noise(values, key, mean, deviation, white):
+    precision = np.float32 if np.can_cast(values.dtype, np.float32) else np.float64
+    half = (len(values) + 1) // 2
+    normals = np.concatenate(normal_pairs(hash_index(half, key)))[: len(values)]
+    change = precision(mean) + (normals * np.float32(deviation)).astype(precision)
+    values[:] = clipped(values.astype(precision) + change, white, values)
+
+
+def mark_pixels(key, first_limit, limit, out):
+    bits = hash_index(len(out), key) >> np.uint64(8)
+    out[:] = np.where(bits < first_limit, 1, np.where(bits < limit, 2, 0))
+
+
+def fill_normals(key, out):
+    half = (len(out) + 1) // 2
+    out[:] = np.concatenate(normal_pairs(hash_index(half, key)))[: len(out)]
+
+
+def warp_coordinates(matrix, shape):
+    """Where the pixels of an image of this shape come from: rows and columns."""
+    a, b, c, d, e, f, g, h, w = np.array(matrix, np.float64)
+    i, j = np.meshgrid(np.arange(shape[0]), np.arange(shape[1]), indexing="ij")
+    with np.errstate(all="ignore"):
+        inverse = 1 / (g * j + (h * i + w))
+        return (d * j + (e * i + f)) * inverse, (a * j + (b * i + c)) * inverse
+
+
+def warp_inside(places, size, mode):
+    """Coordinates mirrored at the first and last pixel (1), or brought to them (2); with mode 0 as they are."""
+    last = size - 1
+    if mode == 1 and size > 1:
+        with np.errstate(invalid="ignore"):
+            places = np.abs(places)
+            places = places - 2 * last * np.floor(places / (2 * last))
+            places = np.where(places > last, 2 * last - places, places)
+    return np.clip(np.nan_to_num(places, nan=0), 0, last) if mode else places
+
+
+def warp_pixels(x, rows, columns, fill):
+    """Pixels at whole coordinates, and the fill colour at those outside."""
+    inside = (rows >= 0) & (rows < x.shape[0]) & (columns >= 0) & (columns < x.shape[1])
+    found = x[np.where(inside, rows, 0).astype(int), np.where(inside, columns, 0).astype(int)]
+    return np.where(inside[..., None], found, np.array(fill, x.dtype))
+
+
+def warp_nearest(x, matrix, mode, fill, lines, places, out):
+    rows, columns = (np.floor(part + 0.5) for part in warp_coordinates(matrix, out.shape))
+    rows, columns = warp_inside(rows, x.shape[0], mode), warp_inside(columns, x.shape[1], mode)
+    out[...] = warp_pixels(x, rows, columns, fill)
+
+
+def mixed_pixels(x, rows, columns, fill):
+    """Pixels between others, rounded if they are integers."""
+    precision = np.float32 if np.can_cast(x.dtype, np.float32) else np.float64
+    with np.errstate(invalid="ignore"):
+        top, left = np.floor(rows), np.floor(columns)
+        down, across = (
+            np.nan_to_num(share, nan=0).astype(precision)[..., None]
+            for share in (rows - top, columns - left)
+        )
+    one, two, three, four = (
+        warp_pixels(x, top + i, left + j, fill).astype(precision) for i in (0, 1) for j in (0, 1)
+    )
+    near, far = one * (1 - down) + three * down, two * (1 - down) + four * down
+    values = near * (1 - across) + far * across
+    return values if x.dtype.kind == "f" else np.floor(values + precision(0.5))
+
+
+def warp_bilinear(x, matrix, mode, fill, lines, places, shares, out):
+    rows, columns = warp_coordinates(matrix, out.shape)
+    rows, columns = warp_inside(rows, x.shape[0], mode), warp_inside(columns, x.shape[1], mode)
+    store_values(mixed_pixels(x, rows, columns, fill).reshape(-1), out.reshape(-1))

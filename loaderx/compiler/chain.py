@@ -1,5 +1,6 @@
 """The ops of one field, divided where compiled code must stop: at Python functions, and where samples are mixed."""
 
+import functools
 import inspect
 import os
 from collections.abc import Callable, Sequence
@@ -15,13 +16,16 @@ from loaderx.kernels.random import fold
 from loaderx.sources.located import Located, located_in
 from loaderx.spec import Spec
 from loaderx.transforms.mix import Mixer, MixTransform
-from loaderx.transforms.transform import SampleTransform
+from loaderx.transforms.transform import MapTransform, ScaleTransform, WindowTransform
 
 from .draft import Step
 from .driver import Driver
+from .interpreted import Call, draws, interpreted
 
 Array = NDArray[Any]
 Positions = NDArray[np.int64]
+# Kinds of ops that stay compiled in debug mode: chains of them are one pass.
+COMPILED = (WindowTransform, MapTransform, ScaleTransform)
 
 
 @dataclass(frozen=True)
@@ -61,12 +65,9 @@ class CompiledSegment:
 class PythonSegment:
     """One function called per sample under the GIL: a user's callable, or any op in debug mode."""
 
-    def __init__(
-        self, name: str, call: Callable[[Array, Draws], Any], key: int, output: Spec
-    ) -> None:
+    def __init__(self, name: str, call: Callable[[Array, int], Any], output: Spec) -> None:
         self.name = name
         self._call = call
-        self._key = np.uint64(key)
         self.output = output
 
     def run(
@@ -74,9 +75,8 @@ class PythonSegment:
     ) -> None:
         assert samples is not None
         for place, sample in enumerate(samples):
-            rng = Draws(fold(self._key, np.uint64(positions[place])))
             try:
-                result = np.asarray(self._call(np.array(sample), rng))
+                result = np.asarray(self._call(np.array(sample), int(positions[place])))
             except Exception as error:
                 error.add_note(f"loaderx: in transform {self.name!r}, at sample {place} of these")
                 raise
@@ -102,8 +102,10 @@ class Phase:
 class Chain:
     """All ops of one field. Between two phases every sample of the batch has come through the first."""
 
-    def __init__(self, spec: Spec, first_sample: Callable[[], Array]) -> None:
+    def __init__(self, spec: Spec, first_sample: Callable[[], Array], origin: str = "data") -> None:
         self.input = spec
+        # The field of the data that it is made of.
+        self.origin = origin
         # What comes out of the ops so far.
         self.output = spec
         self.phases: list[Phase] = [Phase(None, np.uint64(0), [], spec)]
@@ -118,8 +120,10 @@ class Chain:
         self.steps.append(step)
         if isinstance(step, Step):
             output = step.transform.output(self.output)
-            if self._debug and isinstance(step.transform, SampleTransform):
-                self._append(_interpreted(step, self.output))
+            if self._debug and not isinstance(step.transform, COMPILED):
+                call = interpreted(step, self.output)
+                run = functools.partial(_interpret, call)
+                self._append(PythonSegment(step.transform.name, run, output))
             else:
                 if not self._waiting:
                     self._start = self.output
@@ -211,16 +215,18 @@ class Chain:
     def _python(self, step: PythonStep, spec: Spec) -> PythonSegment:
         takes_rng = _takes_rng(step.function)
 
-        def call(x: Array, rng: Draws) -> Any:
-            return step.function(x, rng) if takes_rng else step.function(x)
+        def call(x: Array, position: int) -> Any:
+            return (
+                step.function(x, draws(step.key, position, ())) if takes_rng else step.function(x)
+            )
 
-        answer = call(self._sample_so_far(spec), Draws(0))
+        answer = call(self._sample_so_far(spec), 0)
         result = np.asarray(answer)
         if result.dtype.hasobject:
             raise TransformError(
                 f"{step.name!r} returned {answer!r}; it must return the sample, as an array."
             )
-        return PythonSegment(step.name, call, step.key, Spec(result.shape, result.dtype))
+        return PythonSegment(step.name, call, Spec(result.shape, result.dtype))
 
     def _sample_so_far(self, spec: Spec) -> Array:
         """The first row of the data, taken through the ops so far; zeros behind an op that mixes samples."""
@@ -234,6 +240,10 @@ class Chain:
             rows = out
         sample: Array = rows[0]
         return sample
+
+
+def _interpret(call: Call, x: Array, position: int) -> Array:
+    return call(x, position, ())
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -254,27 +264,6 @@ def _takes_rng(function: Callable[..., Any]) -> bool:
         and second.kind in positional
         and (second.name == "rng" or second.default is inspect.Parameter.empty)
     )
-
-
-def _interpreted(step: Step, spec: Spec) -> PythonSegment:
-    """An op of compiled code as plain Python, with NumPy's checks of every index."""
-    op = step.transform
-    assert isinstance(op, SampleTransform)
-    output = op.output(spec)
-    # As NumPy scalars: see Draws.
-    parameters = [
-        value if isinstance(value, np.ndarray | bool) else np.asarray(value)[()]
-        for value in op.parameters(spec).values()
-    ]
-
-    def call(x: Array, rng: Draws) -> Array:
-        x = np.atleast_1d(x)
-        out = x if op.in_place else np.empty(output.shape or (1,), output.dtype)
-        given = [x] if op.in_place else [x, out]
-        op.function(*given, *([rng] if op.takes_rng else []), *parameters)
-        return out.reshape(output.shape)
-
-    return PythonSegment(op.name, call, step.key, output)
 
 
 def partners_of(place: int, count: int, size: int, key: np.uint64, batch: int) -> Positions:

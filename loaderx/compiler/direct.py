@@ -56,8 +56,18 @@ class DirectPipeline:
             # A copy: a view would keep all samples of the first call for as long as this lives.
             first = np.array(sample)
             fields = {"data": (spec, lambda: first)}
-            self._chains[spec] = chains(self._transforms, fields, self._seed)["data"]
+            found = chains(self._transforms, fields, self._seed)
+            if "data" not in found:
+                raise ArgumentError(
+                    "`transforms` of a pipeline give one array; Views are for a DataLoader."
+                )
+            self._chains[spec] = found["data"]
         return self._chains[spec]
+
+    def _repr_html_(self) -> str:
+        from loaderx.html import pipeline_html
+
+        return pipeline_html(self)
 
 
 def pipeline(transforms: list[Any], *, seed: int = 0) -> DirectPipeline:

@@ -32,8 +32,9 @@ from loaderx.sources.located import Located
 from loaderx.spec import Spec
 
 from . import store
-from .draft import ALIGNMENT, Draft, Step, draft
+from .draft import ALIGNMENT, Draft, Step
 from .fingerprint import fingerprint
+from .outline import draft
 from .renewal import renewed
 
 HEADER = (
@@ -87,15 +88,22 @@ class Driver:
         self.cached = False
         self._drive = self._compile()
 
-    def run(self, positions: NDArray[np.int64], located: Located, out: NDArray[Any]) -> None:
-        """Take located samples through the chain into `out`."""
+    def run(
+        self,
+        positions: NDArray[np.int64],
+        located: Located,
+        out: NDArray[Any],
+        keys: NDArray[np.uint64] | None = None,
+    ) -> None:
+        """Take located samples through the chain into `out`, with the keys of its ops or others."""
         scratch = getattr(self._scratch, "memory", None)
         if scratch is None:
             scratch = self._scratch.memory = aligned(self._text.scratch)
         progress = np.zeros(2, np.int64)
         try:
             self._drive(
-                positions, located.addresses, located.fetcher, located.worker, scratch, self._keys, progress,
+                positions, located.addresses, located.fetcher, located.worker, scratch,
+                self._keys if keys is None else keys, progress,
                 *self._text.arguments, out.reshape(-1).view(np.uint8),
             )  # fmt: skip
         except Exception as error:

@@ -13,8 +13,17 @@ from loaderx.shuffle import derive, number_of
 from loaderx.spec import Spec
 from loaderx.transforms.authoring import Author
 from loaderx.transforms.mix import CutMix, MixTransform
+from loaderx.transforms.points import (
+    VALID,
+    ClosePoints,
+    OpenPoints,
+    ValidPoints,
+    check_points,
+    is_points,
+)
 from loaderx.transforms.spatial import Resize
-from loaderx.transforms.transform import Transform, WindowTransform
+from loaderx.transforms.transform import Transform
+from loaderx.transforms.views import Views
 
 from .chain import Chain, MixStep, PythonStep, name_of
 from .draft import Step
@@ -25,35 +34,174 @@ FirstSample = Callable[[], NDArray[Any]]
 def chains(
     transforms: Any, fields: Mapping[str, tuple[Spec, FirstSample]], seed: int
 ) -> dict[str, Chain]:
-    """The chain of every field that `transforms` names, its entries taken in the order they are written."""
-    found: dict[str, Chain] = {}
+    """The chain of every field that comes out changed, its entries taken in the order they are written."""
+    book = Book(fields, seed)
     for names, ops in _entries(transforms, fields):
+        book.add_entry(names, ops)
+    return book.close()
+
+
+class Book:
+    """The chains while entries are added to them."""
+
+    def __init__(self, fields: Mapping[str, tuple[Spec, FirstSample]], seed: int) -> None:
+        self._fields = fields
+        self._seed = seed
+        self._chains: dict[str, Chain] = {}
+        # Boxes and keypoints that follow an image at present, each with a second chain for their validity.
+        self._following: set[str] = set()
+        self._replaced: set[str] = set()
+
+    def add_entry(self, names: tuple[str, ...], ops: Sequence[Any]) -> None:
+        """The ops of one or more fields."""
         for name in names:
-            if name not in fields:
+            if name in self._chains:
+                continue
+            if name not in self._fields or name in self._replaced:
+                known = dict.fromkeys([*self._fields, *self._chains])
+                shown = ", ".join(repr(name) for name in known if name not in self._replaced)
                 raise ArgumentError(
-                    f"`transforms` names the field {name!r}; `dataset` has {', '.join(map(repr, fields))}."
+                    f"`transforms` names the field {name!r}; `dataset` has {shown}."
                 )
-            found.setdefault(name, Chain(*fields[name]))
+            self._begin(name, name)
+        if ops and isinstance(ops[-1], Views):
+            self._add_ops(names, ops[:-1])
+            self._add_views(names, ops[-1])
+        else:
+            self._add_ops(names, ops)
+
+    def close(self) -> dict[str, Chain]:
+        """All chains, compiled."""
+        for name in sorted(self._following):
+            self._stop_following(name)
+        for chain in self._chains.values():
+            chain.compile()
+        return self._chains
+
+    def _begin(self, name: str, origin: str) -> Chain:
+        taken = name in self._chains or (name in self._fields and name != origin)
+        if taken:
+            raise ArgumentError(
+                f"`transforms` makes a field {name!r} of {origin!r}, and there is one already."
+            )
+        self._chains[name] = Chain(*self._fields[origin], origin)
+        return self._chains[name]
+
+    def _add_ops(self, names: tuple[str, ...], ops: Sequence[Any]) -> None:
         entry = number_of(names)
         for number, op in enumerate(ops):
-            key = derive(seed, DRAWS, entry, number)
+            key = derive(self._seed, DRAWS, entry, number)
             try:
-                _add(as_op(op), key, [found[name] for name in names], names)
+                self._add(as_op(op), key, names)
             except TransformError:
                 # It names its function, which may be one before this op: a Python function ends what is compiled.
                 raise
             except Exception as error:
                 error.add_note(f"loaderx: op {number} of `transforms` for {', '.join(names)}")
                 raise
-    for chain in found.values():
-        chain.compile()
-    return found
+
+    def _add_views(self, names: tuple[str, ...], views: Views) -> None:
+        """Every view begins with the steps that all of them share, and so with the same draws."""
+        for view, ops in zip(views.names, views.views, strict=True):
+            own = tuple(f"{name}_{view}" for name in names)
+            for name, new in zip(names, own, strict=True):
+                self._repeat(name, new)
+                if name in self._following:
+                    self._repeat(name + VALID, new + VALID)
+                    self._following.add(new)
+            self._add_ops(own, ops)
+        for name in names:
+            del self._chains[name]
+            if name in self._following:
+                del self._chains[name + VALID]
+                self._following.remove(name)
+            self._replaced.add(name)
+
+    def _repeat(self, name: str, new: str) -> None:
+        before = self._chains[name]
+        chain = self._begin(new, before.origin)
+        for step in before.steps:
+            chain.add(step)
+
+    def _add(self, op: Any, key: int, names: tuple[str, ...]) -> None:
+        members = [self._chains[name] for name in names]
+        spatial = isinstance(op, CutMix) or (isinstance(op, Transform) and op.spatial)
+        if spatial and members[0].channels_first:
+            raise ArgumentError(
+                f"{op.name} takes images of (height, width, channels), and an op before it put the channels first; "
+                "put it before that one."
+            )
+        points = [number > 0 and is_points(chain.origin) for number, chain in enumerate(members)]
+        if spatial and not isinstance(op, CutMix):
+            _check_sizes(op, [c for c, p in zip(members, points, strict=True) if not p])
+        image = members[0].output
+        for number, (name, chain) in enumerate(zip(names, members, strict=True)):
+            if isinstance(op, MixTransform):
+                if points[number]:
+                    raise ArgumentError(f"{op.name} cannot mix boxes or keypoints ({name!r}).")
+                chain.add(MixStep(op, key, image))
+            elif not isinstance(op, Transform):
+                self._stop_following(name)
+                chain.add(PythonStep(op, key))
+            elif points[number]:
+                self._follow(name)
+                moved = op.for_points(image)
+                chain.add(Step(moved, key))
+                self._chains[name + VALID].add(Step(moved, key))
+            else:
+                self._stop_following(name)
+                # Behind the image, whole numbers are labels of pixels: never mixed.
+                follows = number > 0 and chain.output.dtype.kind in "iub"
+                chain.add(Step(op.for_labels() if follows else op, key, follows))
+        if not isinstance(op, Transform):
+            # In the line of the user's that made the loader, or called the pipeline.
+            warnings.warn(
+                f"{name_of(op)!r} is a plain Python function: it runs once per sample under the GIL, some 100 times "
+                "slower than compiled code. Decorate it with `@loaderx.transform` to have it compiled.",
+                stacklevel=7,
+            )
+
+    def _follow(self, name: str) -> None:
+        """Let a field of points follow an image from here on."""
+        if name in self._following:
+            return
+        chain = self._chains[name]
+        if name + VALID in self._chains:
+            raise ArgumentError(
+                f"field {name!r} followed an image before; put all that moves it in one row."
+            )
+        check_points(chain.origin, chain.output)
+        self._repeat(name, name + VALID)
+        for each in (chain, self._chains[name + VALID]):
+            each.add(Step(OpenPoints(), 0))
+        self._following.add(name)
+
+    def _stop_following(self, name: str) -> None:
+        if name in self._following:
+            self._following.remove(name)
+            for chain, end in (
+                (self._chains[name], ClosePoints()),
+                (self._chains[name + VALID], ValidPoints()),
+            ):
+                # Up to here both are the same code, which is then compiled once.
+                chain.compile()
+                chain.add(Step(end, 0))
+
+
+def _check_sizes(op: Transform, images: Sequence[Chain]) -> None:
+    sizes = {chain.origin: chain.output.shape[:2] for chain in images}
+    if len(set(sizes.values())) > 1:
+        raise ArgumentError(
+            f"{op.name}: fields that move together must have the same height and width, got {sizes}."
+        )
 
 
 def as_op(op: Any) -> Any:
     """An op or a callable, and nothing else."""
     if isinstance(op, Author):
         return op()
+    if isinstance(op, Views):
+        raise ArgumentError(f"{type(op).__name__} must be the last of its list of transforms.")
     # A class, or what looks like one to its users: Resize.
     makes_op = inspect.isclass(op) or (op is Resize)
     if isinstance(op, Transform) or (callable(op) and not makes_op):
@@ -62,37 +210,6 @@ def as_op(op: Any) -> Any:
     raise ArgumentError(
         f"`transforms` has {op!r}, which is neither a transform nor a function.{hint}"
     )
-
-
-def _add(op: Any, key: int, members: Sequence[Chain], names: Sequence[str]) -> None:
-    if isinstance(op, WindowTransform | CutMix) and members[0].channels_first:
-        raise ArgumentError(
-            f"{op.name} takes images of (height, width, channels), and an op before it put the channels first; "
-            "put it before that one."
-        )
-    if isinstance(op, WindowTransform):
-        sizes = {name: chain.output.shape[:2] for name, chain in zip(names, members, strict=True)}
-        if len(set(sizes.values())) > 1:
-            raise ArgumentError(
-                f"{op.name}: fields that move together must have the same height and width, got {sizes}."
-            )
-    image = members[0].output
-    for number, chain in enumerate(members):
-        if isinstance(op, MixTransform):
-            chain.add(MixStep(op, key, image))
-        elif isinstance(op, Transform):
-            # Behind the image, whole numbers are labels of pixels: never mixed.
-            follows = number > 0 and chain.output.dtype.kind in "iub"
-            chain.add(Step(op.for_labels() if follows else op, key, follows))
-        else:
-            chain.add(PythonStep(op, key))
-    if not isinstance(op, Transform):
-        # In the line of the user's that made the loader, or called the pipeline.
-        warnings.warn(
-            f"{name_of(op)!r} is a plain Python function: it runs once per sample under the GIL, some 100 times "
-            "slower than compiled code. Decorate it with `@loaderx.transform` to have it compiled.",
-            stacklevel=5,
-        )
 
 
 def _entries(transforms: Any, fields: Mapping[str, Any]) -> list[tuple[tuple[str, ...], list[Any]]]:
@@ -104,12 +221,15 @@ def _entries(transforms: Any, fields: Mapping[str, Any]) -> list[tuple[tuple[str
                 raise ArgumentError(
                     f"`transforms` names {names}; an entry is for one field, or for several different ones."
                 )
+            ops = [ops] if isinstance(ops, Views) else ops
             if not isinstance(ops, list | tuple):
                 raise ArgumentError(
                     f"`transforms[{names[0]!r}]` must be a list of transforms, not {ops!r}."
                 )
             entries.append((names, list(ops)))
         return entries
+    if isinstance(transforms, Views):
+        transforms = [transforms]
     if isinstance(transforms, list | tuple):
         if len(fields) == 1:
             return [((next(iter(fields)),), list(transforms))]

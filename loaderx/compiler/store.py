@@ -58,23 +58,29 @@ def locked(file: Path | None) -> Iterator[None]:
 
 def clean(most_bytes: int = MOST_BYTES) -> None:
     """Remove the drivers not used for longest while all together are larger than `most_bytes`."""
-    home = folder()
     with suppress(OSError):
-        drivers = sorted(home.glob("*.py"), key=lambda file: file.stat().st_mtime)
-        sizes = {driver: _files(driver) for driver in drivers}
-        total = sum(size for files in sizes.values() for _, size in files)
-        for driver in drivers:
+        drivers = _drivers()
+        total = sum(size for _, files in drivers for _, size in files)
+        for _, files in drivers:
             if total <= most_bytes:
                 return
-            for file, size in sizes[driver]:
-                file.unlink(missing_ok=True)
+            for file, size in files:
+                Path(file).unlink(missing_ok=True)
                 total -= size
 
 
-def _files(driver: Path) -> list[tuple[Path, int]]:
-    files = [
-        driver,
-        driver.with_suffix(".lock"),
-        *driver.parent.glob(f"__pycache__/{driver.stem}.*"),
-    ]
-    return [(file, file.stat().st_size) for file in files if file.exists()]
+def _drivers() -> list[tuple[float, list[tuple[str, int]]]]:
+    """When each driver was last used, and its files with their sizes; the one not used for longest first."""
+    home = folder()
+    used: dict[str, float] = {}
+    files: dict[str, list[tuple[str, int]]] = {}
+    # Each folder is read once: with a thousand drivers in it, this happens behind every compilation.
+    for place in (home, home / "__pycache__"):
+        with suppress(FileNotFoundError), os.scandir(place) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # another process cleans, too
+                    name, status = entry.name.split(".")[0], entry.stat()
+                    files.setdefault(name, []).append((entry.path, status.st_size))
+                    if entry.name == f"{name}.py":
+                        used[name] = status.st_mtime
+    return [(used[name], files[name]) for name in sorted(used, key=lambda name: used[name])]

@@ -1,4 +1,4 @@
-"""Brightness, contrast, saturation, grey, erasing: in place on an image of uint8 or floats."""
+"""Brightness, contrast, saturation, hue, channels, grey, erasing: in place on an image of uint8 or floats."""
 
 import math
 from typing import Any
@@ -6,145 +6,280 @@ from typing import Any
 import numpy as np
 
 from loaderx.errors import ArgumentError
+from loaderx.kernels.compilation import jitable
 from loaderx.kernels.pixels import luminance, precise, saturate
+from loaderx.kernels.tones import BLOCK, merge_pixels, rounded, split_pixels
 from loaderx.spec import Spec
 
-from .transform import (
-    Parameter,
-    SampleTransform,
-    as_number,
-    between,
-    finite,
-    image_shape,
-    positive_range,
-)
-from .values import check_numbers, full_scale
+from .amounts import Amount, draw_amount, factors, spread
+from .image import ImageTransform
+from .transform import between, finite, is_integer, positive_range
+
+# So many bytes do not exceed 16 bits when they are added up.
+ROWS = 256
 
 
-class _ImageTransform(SampleTransform):
-    """In place, with parameters fixed when it is made."""
-
-    in_place = True
-    takes_rng = True
-    colour = False
-
-    def __init__(self, **parameters: Parameter) -> None:
-        self._parameters = parameters
-
-    def output(self, spec: Spec) -> Spec:
-        _, _, channels = image_shape(spec, self.name)
-        check_numbers(spec, self.name)
-        if len(spec.shape) != 3:
-            raise ArgumentError(
-                f"{self.name} takes images of shape (height, width, channels), not {spec}."
-            )
-        if self.colour and channels != 3:
-            raise ArgumentError(f"{self.name} takes images of 3 channels, not {spec}.")
-        return spec
-
-    def parameters(self, spec: Spec) -> dict[str, Parameter]:
-        return {**self._parameters, "white": full_scale(spec)}
-
-
-def _amount(amount: Any) -> float:
-    number = as_number(amount)
-    if not 0 <= number < math.inf:
-        raise ArgumentError(f"`amount` (={amount!r}) must be a finite number of at least 0.")
-    return number
-
-
-def brightness(x: Any, rng: Any, amount: float, white: float) -> None:
+@jitable
+def brighten(x: Any, factor: Any, white: float) -> None:
     """Towards black, or away from it."""
-    factor = precise(rng.uniform(max(0.0, 1.0 - amount), 1.0 + amount), x)
+    most = precise(white, x)
     flat = x.reshape(-1)
     for k in range(flat.shape[0]):
-        flat[k] = saturate(min(precise(flat[k], x) * factor, precise(white, x)), x)
+        flat[k] = rounded(min(precise(flat[k], x) * factor, most), x)
 
 
-class Brightness(_ImageTransform):
-    """Times a factor from 1 - amount to 1 + amount."""
+def brightness(x: Any, rng: Any, amount: Any, white: float) -> None:
+    """Times a factor."""
+    brighten(x, precise(draw_amount(rng, amount), x), white)
+
+
+class Brightness(ImageTransform):
+    """Times a factor from 1 - amount to 1 + amount, or from a range of factors."""
 
     function = staticmethod(brightness)
 
-    def __init__(self, amount: float) -> None:
-        super().__init__(amount=_amount(amount))
+    def __init__(self, amount: Amount) -> None:
+        super().__init__(amount=factors("amount", amount))
 
 
-def contrast(x: Any, rng: Any, amount: float, white: float) -> None:
-    """Towards the mean grey, or away from it."""
-    factor = precise(rng.uniform(max(0.0, 1.0 - amount), 1.0 + amount), x)
+@jitable
+def mean_grey(x: Any, columns: Any) -> Any:
+    """The mean of the grey of all pixels."""
     height, width, channels = x.shape
-    # A Python float would take the precision of the lines in plain Python, but not in compiled code.
-    total: Any = np.float64(0)
-    for i in range(height):
-        line: Any = precise(0, x)
+    lines = x.reshape(height, width * channels)
+    red, green, blue = np.float64(0), np.float64(0), np.float64(0)
+    for begin in range(0, height, ROWS):
+        # Column by column: one sum of floats would be added up one value after the other.
+        for k in range(width * channels):
+            columns[k] = 0
+        for i in range(begin, min(begin + ROWS, height)):
+            for k in range(width * channels):
+                columns[k] += lines[i, k]
         for j in range(width):
             if channels == 3:
-                line += luminance(
-                    precise(x[i, j, 0], x), precise(x[i, j, 1], x), precise(x[i, j, 2], x)
-                )
+                red += columns[3 * j]
+                green += columns[3 * j + 1]
+                blue += columns[3 * j + 2]
             else:
                 for c in range(channels):
-                    line += precise(x[i, j, c], x) / precise(channels, x)
-        total += line
-    middle = precise(total / (height * width), x)
-    rest = middle * (precise(1, x) - factor)
+                    red += columns[j * channels + c]
+    total = luminance(red, green, blue) if channels == 3 else red / channels
+    return precise(total / (height * width), x)
+
+
+@jitable
+def stretch(x: Any, factor: Any, white: float, columns: Any) -> None:
+    """Towards the mean grey, or away from it."""
+    rest = mean_grey(x, columns) * (precise(1, x) - factor)
+    least, most = precise(0, x), precise(white, x)
     flat = x.reshape(-1)
     for k in range(flat.shape[0]):
-        value = precise(flat[k], x) * factor + rest
-        flat[k] = saturate(min(max(value, precise(0, x)), precise(white, x)), x)
+        flat[k] = rounded(min(max(precise(flat[k], x) * factor + rest, least), most), x)
 
 
-class Contrast(_ImageTransform):
-    """Away from the mean grey of the image by a factor from 1 - amount to 1 + amount."""
+def contrast(x: Any, rng: Any, amount: Any, white: float, columns: Any) -> None:
+    """Away from the mean grey by a factor."""
+    stretch(x, precise(draw_amount(rng, amount), x), white, columns)
+
+
+def _columns(spec: Spec) -> Spec:
+    """Sums of columns, exact for uint8."""
+    dtype = np.uint16 if spec.dtype == np.uint8 else np.float64
+    return Spec((math.prod(spec.shape[1:]),), dtype)
+
+
+def _planes(spec: Spec) -> Spec:
+    """The channels of a block of pixels."""
+    return Spec((3, BLOCK), spec.dtype)
+
+
+class Contrast(ImageTransform):
+    """Away from the mean grey of the image by a factor from 1 - amount to 1 + amount, or from a range of factors."""
 
     function = staticmethod(contrast)
 
-    def __init__(self, amount: float) -> None:
-        super().__init__(amount=_amount(amount))
+    def __init__(self, amount: Amount) -> None:
+        super().__init__(amount=factors("amount", amount))
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        return (_columns(spec),)
 
 
-def saturation(x: Any, rng: Any, amount: float, white: float) -> None:
+@jitable
+def saturate_colours(x: Any, factor: Any, white: float, planes: Any) -> None:
     """Towards the grey of each pixel, or away from it."""
-    factor = precise(rng.uniform(max(0.0, 1.0 - amount), 1.0 + amount), x)
     rest = precise(1, x) - factor
-    for i in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            grey = rest * luminance(
-                precise(x[i, j, 0], x), precise(x[i, j, 1], x), precise(x[i, j, 2], x)
-            )
-            for c in range(3):
-                value = precise(x[i, j, c], x) * factor + grey
-                x[i, j, c] = saturate(min(max(value, precise(0, x)), precise(white, x)), x)
+    least, most = precise(0, x), precise(white, x)
+    flat, pixels = x.reshape(-1), x.shape[0] * x.shape[1]
+    for start in range(0, pixels, BLOCK):
+        count = min(BLOCK, pixels - start)
+        split_pixels(flat, start, count, planes)
+        for j in range(BLOCK):
+            red, green, blue = _colours(planes, j)
+            grey = rest * luminance(red, green, blue)
+            planes[0, j] = rounded(min(max(red * factor + grey, least), most), x)
+            planes[1, j] = rounded(min(max(green * factor + grey, least), most), x)
+            planes[2, j] = rounded(min(max(blue * factor + grey, least), most), x)
+        merge_pixels(planes, start, count, flat)
 
 
-class Saturation(_ImageTransform):
-    """Away from the grey of each pixel by a factor from 1 - amount to 1 + amount."""
+@jitable
+def _colours(planes: Any, j: int) -> Any:
+    return (
+        precise(planes[0, j], planes),
+        precise(planes[1, j], planes),
+        precise(planes[2, j], planes),
+    )
+
+
+def saturation(x: Any, rng: Any, amount: Any, white: float, planes: Any) -> None:
+    """Away from the grey of each pixel by a factor."""
+    saturate_colours(x, precise(draw_amount(rng, amount), x), white, planes)
+
+
+class Saturation(ImageTransform):
+    """Away from the grey of each pixel by a factor from 1 - amount to 1 + amount, or from a range of factors."""
 
     function = staticmethod(saturation)
     colour = True
 
-    def __init__(self, amount: float) -> None:
-        super().__init__(amount=_amount(amount))
+    def __init__(self, amount: Amount) -> None:
+        super().__init__(amount=factors("amount", amount))
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        return (_planes(spec),)
 
 
-def grayscale(x: Any, rng: Any, probability: float, white: float) -> None:
+@jitable
+def turn_hue(x: Any, turn: Any, planes: Any) -> None:
+    """Along the circle of colours, whose length is 1; lightest and darkest channel keep their values."""
+    shift = precise(6 * turn, x)
+    none, two, three = precise(0, x), precise(2, x), precise(3, x)
+    four, six = precise(4, x), precise(6, x)
+    flat, pixels = x.reshape(-1), x.shape[0] * x.shape[1]
+    for start in range(0, pixels, BLOCK):
+        count = min(BLOCK, pixels - start)
+        split_pixels(flat, start, count, planes)
+        for j in range(BLOCK):
+            red, green, blue = _colours(planes, j)
+            top, bottom = max(red, green, blue), min(red, green, blue)
+            chroma = top - bottom
+            # The place on the circle from 0 to 6, times the chroma: nothing is divided, and grey needs no exception.
+            place = four * chroma + (red - green)
+            place = two * chroma + (blue - red) if green == top else place
+            place = green - blue if red == top else place
+            place += shift * chroma
+            around = six * chroma
+            place = place + around if place < none else place
+            place = place - around if place >= around else place
+            red = min(max(abs(place - three * chroma) - chroma, none), chroma)
+            green = min(max(two * chroma - abs(place - two * chroma), none), chroma)
+            blue = min(max(two * chroma - abs(place - four * chroma), none), chroma)
+            planes[0, j] = rounded(bottom + red, x)
+            planes[1, j] = rounded(bottom + green, x)
+            planes[2, j] = rounded(bottom + blue, x)
+        merge_pixels(planes, start, count, flat)
+
+
+def hue(x: Any, rng: Any, amount: Any, white: float, planes: Any) -> None:
+    """A turn of the circle of colours."""
+    turn = draw_amount(rng, amount)
+    if turn != 0:
+        turn_hue(x, turn, planes)
+
+
+class Hue(ImageTransform):
+    """Colours turned along their circle by -amount to amount of it, or by a range; half of it is the most."""
+
+    function = staticmethod(hue)
+    colour = True
+
+    def __init__(self, amount: Amount) -> None:
+        super().__init__(amount=spread("amount", amount, most=0.5))
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        return (_planes(spec),)
+
+
+def color_jitter(
+    x: Any,
+    rng: Any,
+    brightness: Any,
+    contrast: Any,
+    saturation: Any,
+    hue: Any,
+    white: float,
+    columns: Any,
+    planes: Any,
+    order: Any,
+) -> None:
+    """Four changes in a random order; one that changes nothing costs nothing."""
+    for step in range(4):
+        order[step] = step
+    for step in range(3):
+        other = rng.integers(step, 4)
+        order[step], order[other] = order[other], order[step]
+    for step in range(4):
+        if order[step] == 0:
+            factor = precise(draw_amount(rng, brightness), x)
+            if factor != 1:
+                brighten(x, factor, white)
+        elif order[step] == 1:
+            factor = precise(draw_amount(rng, contrast), x)
+            if factor != 1:
+                stretch(x, factor, white, columns)
+        elif order[step] == 2:
+            factor = precise(draw_amount(rng, saturation), x)
+            if factor != 1:
+                saturate_colours(x, factor, white, planes)
+        else:
+            turn = draw_amount(rng, hue)
+            if turn != 0:
+                turn_hue(x, turn, planes)
+
+
+class ColorJitter(ImageTransform):
+    """Brightness, Contrast, Saturation and Hue of these amounts, in an order that is drawn for every image."""
+
+    function = staticmethod(color_jitter)
+    colour = True
+
+    def __init__(
+        self,
+        brightness: Amount = 0.0,
+        contrast: Amount = 0.0,
+        saturation: Amount = 0.0,
+        hue: Amount = 0.0,
+    ) -> None:
+        super().__init__(
+            brightness=factors("brightness", brightness),
+            contrast=factors("contrast", contrast),
+            saturation=factors("saturation", saturation),
+            hue=spread("hue", hue, most=0.5),
+        )
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        return _columns(spec), _planes(spec), Spec((4,), np.int64)
+
+
+def grayscale(x: Any, rng: Any, probability: float, white: float, planes: Any) -> None:
     """All channels become the grey of the pixel."""
-    if rng.random() < probability:
-        for i in range(x.shape[0]):
-            for j in range(x.shape[1]):
-                grey = saturate(
-                    luminance(
-                        precise(x[i, j, 0], x), precise(x[i, j, 1], x), precise(x[i, j, 2], x)
-                    ),
-                    x,
-                )
-                x[i, j, 0] = grey
-                x[i, j, 1] = grey
-                x[i, j, 2] = grey
+    if rng.random() >= probability:
+        return
+    flat, pixels = x.reshape(-1), x.shape[0] * x.shape[1]
+    for start in range(0, pixels, BLOCK):
+        count = min(BLOCK, pixels - start)
+        split_pixels(flat, start, count, planes)
+        for j in range(BLOCK):
+            red, green, blue = _colours(planes, j)
+            grey = rounded(luminance(red, green, blue), x)
+            planes[0, j] = grey
+            planes[1, j] = grey
+            planes[2, j] = grey
+        merge_pixels(planes, start, count, flat)
 
 
-class Grayscale(_ImageTransform):
+class Grayscale(ImageTransform):
     """Grey in all three channels, with `probability`."""
 
     function = staticmethod(grayscale)
@@ -152,6 +287,99 @@ class Grayscale(_ImageTransform):
 
     def __init__(self, probability: float = 1.0) -> None:
         super().__init__(probability=between("probability", probability, 0, 1))
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        return (_planes(spec),)
+
+
+def channel_shuffle(
+    x: Any,
+    rng: Any,
+    probability: float,
+    white: float,
+    order: Any,
+    pixel: Any,
+    planes: Any,
+    shuffled: Any,
+) -> None:
+    """Channels in a random order."""
+    if rng.random() >= probability:
+        return
+    channels = x.shape[2]
+    for c in range(channels):
+        order[c] = c
+    for c in range(channels - 1):
+        other = rng.integers(c, channels)
+        order[c], order[other] = order[other], order[c]
+    if channels == 3:
+        flat, pixels = x.reshape(-1), x.shape[0] * x.shape[1]
+        for start in range(0, pixels, BLOCK):
+            count = min(BLOCK, pixels - start)
+            split_pixels(flat, start, count, planes)
+            for c in range(3):
+                for j in range(BLOCK):
+                    shuffled[c, j] = planes[order[c], j]
+            merge_pixels(shuffled, start, count, flat)
+    else:
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                for c in range(channels):
+                    pixel[c] = x[i, j, c]
+                for c in range(channels):
+                    x[i, j, c] = pixel[order[c]]
+
+
+class ChannelShuffle(ImageTransform):
+    """With `probability`, the channels in a random order; each order is as likely as the others."""
+
+    function = staticmethod(channel_shuffle)
+
+    def __init__(self, probability: float = 1.0) -> None:
+        super().__init__(probability=between("probability", probability, 0, 1))
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        order, pixel = Spec(spec.shape[2:], np.int64), Spec(spec.shape[2:], spec.dtype)
+        return order, pixel, _planes(spec), _planes(spec)
+
+
+def channel_drop(
+    x: Any, rng: Any, probability: float, channels: int, fill: float, white: float
+) -> None:
+    """Some channels become one value."""
+    if rng.random() >= probability:
+        return
+    value, left = saturate(fill, x), channels
+    for c in range(x.shape[2]):
+        # Of the channels from here on `left` are dropped, each as likely as the others.
+        if rng.integers(0, x.shape[2] - c) < left:
+            left -= 1
+            for i in range(x.shape[0]):
+                for j in range(x.shape[1]):
+                    x[i, j, c] = value
+
+
+class ChannelDrop(ImageTransform):
+    """With `probability`, `channels` of the channels, each as likely as the others, become `fill`."""
+
+    function = staticmethod(channel_drop)
+
+    def __init__(self, probability: float = 0.5, channels: int = 1, fill: float = 0.0) -> None:
+        if not is_integer(channels, 1):
+            raise ArgumentError(f"`channels` (={channels!r}) must be an integer of at least 1.")
+        self._channels = int(channels)
+        super().__init__(
+            probability=between("probability", probability, 0, 1),
+            channels=self._channels,
+            fill=finite("fill", fill),
+        )
+
+    def output(self, spec: Spec) -> Spec:
+        super().output(spec)
+        if self._channels >= spec.shape[2]:
+            raise ArgumentError(
+                f"{self.name}: `channels` (={self._channels}) must be fewer than the image has; the input is {spec}."
+            )
+        return spec
 
 
 def random_erasing(
@@ -183,7 +411,7 @@ def random_erasing(
             return
 
 
-class RandomErasing(_ImageTransform):
+class RandomErasing(ImageTransform):
     """With `probability`, a rectangle of an area and ratio within `scale` and `ratio` becomes `value`."""
 
     function = staticmethod(random_erasing)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError
-from loaderx.kernels.mix import cut_mix, mix_up
+from loaderx.kernels.mix import cut_mix, cut_mix_series, mix_up
 from loaderx.spec import Spec
 
 from .transform import Transform, as_number
@@ -52,14 +52,21 @@ class MixUp(MixTransform):
 
 
 class CutMix(MixTransform):
-    """A box of the partner in the image, and the other fields mixed by area; the entry's first field is the image."""
+    """A part of the partner in the sample, and labels mixed by the share of it; the entry's first field decides.
+
+    In an image of (height, width, channels) it is a box, in a time series of (time,) or (time, channels) a stretch of
+    time. It is pasted into all fields of the same height and width, or of the same time, which is the first axis: a
+    label of as many classes as a series has moments is taken for a series.
+    """
 
     def mixer(self, image: Spec, spec: Spec) -> Mixer:
-        if len(image.shape) != 3:
+        if len(image.shape) not in (1, 2, 3) or 0 in image.shape:
             raise ArgumentError(
-                f"CutMix needs an image of shape (height, width, channels) as the first field, not "
-                f"{image}."
+                f"CutMix needs an image of shape (height, width, channels) or a time series of shape (time,) or "
+                f"(time, channels) as the first field, not {image}."
             )
+        if len(image.shape) < 3:
+            return self._series_mixer(image.shape[0], spec)
         height, width = image.shape[:2]
         pasted = spec.shape[:2] == (height, width)
 
@@ -74,5 +81,17 @@ class CutMix(MixTransform):
                 cut_mix(
                     first, positions, partners, key, self.alpha, height, width, False, samples, out
                 )
+
+        return run
+
+    def _series_mixer(self, length: int, spec: Spec) -> Mixer:
+        pasted = spec.shape[:1] == (length,)
+
+        def run(
+            first: int, positions: Any, partners: Any, key: Any, samples: Any, out: Any
+        ) -> None:
+            cut_mix_series(
+                first, positions, partners, key, self.alpha, length, pasted, samples, out
+            )
 
         return run

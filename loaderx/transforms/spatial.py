@@ -40,7 +40,7 @@ def _resized(spec: Spec, size: tuple[int, int], name: str) -> Spec:
     return Spec((*size, *spec.shape[2:]), spec.dtype)
 
 
-def _check_fill(fill: float, spec: Spec, name: str) -> None:
+def check_fill(fill: float, spec: Spec, name: str) -> None:
     """Refuse a colour that pixels of this dtype cannot have."""
     if spec.dtype.kind in "iu":
         limits = np.iinfo(spec.dtype)
@@ -87,7 +87,7 @@ class RandomCrop(WindowTransform):
                 f"{padded}; the input is {spec}."
             )
         if self.border == FILL:
-            _check_fill(self.fill, spec, self.name)
+            check_fill(self.fill, spec, self.name)
         return _resized(spec, self._size, self.name)
 
     def parameters(self) -> tuple[Parameter, ...]:
@@ -151,7 +151,7 @@ class Pad(WindowTransform):
         height, width, _ = image_shape(spec, self.name)
         top, bottom, left, right = self._sides
         if self.border == FILL:
-            _check_fill(self.fill, spec, self.name)
+            check_fill(self.fill, spec, self.name)
         return _resized(spec, (height + top + bottom, width + left + right), self.name)
 
     def parameters(self) -> tuple[Parameter, ...]:
@@ -215,6 +215,7 @@ class _ResizeWindow(WindowTransform):
 
 
 class _ResizeArea(SampleTransform):
+    spatial = True
     function = staticmethod(resize_area)
     in_place = False
     takes_rng = False
@@ -236,6 +237,9 @@ class _ResizeArea(SampleTransform):
 
     def for_labels(self) -> Transform:
         return _ResizeWindow(self._size, "nearest")
+
+    def for_points(self, image: Spec) -> Transform:
+        return self.for_labels().for_points(image)
 
     def parameters(self, spec: Spec) -> dict[str, Parameter]:
         return {}

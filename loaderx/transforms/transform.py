@@ -27,16 +27,26 @@ class Transform(ABC):
     def output(self, spec: Spec) -> Spec:
         """The spec of what comes out for samples of `spec`; raises if these cannot be taken."""
 
+    # Whether it moves pixels.
+    spatial: bool = False
+
     def for_labels(self) -> "Transform":
         """The op that does the same to labels of pixels, which must not be mixed."""
         return self
+
+    def for_points(self, image: Spec) -> "Transform":
+        """The op that moves boxes and keypoints as this one moves the pixels of an image."""
+        raise ArgumentError(f"{self.name} cannot move boxes or keypoints along with an image.")
 
     def __repr__(self) -> str:
         return self.name
 
 
 class SampleTransform(Transform):
-    """A compiled function of one sample: `(x, [rng,] ...)` in place, or `(x, out, [rng,] ...)`."""
+    """A compiled function of one sample: `(x, [rng,] ...)` in place, or `(x, out, [rng,] ...)`.
+
+    Behind these come the parameters, then the workspaces.
+    """
 
     function: Callable[..., None]
     in_place: bool
@@ -45,6 +55,10 @@ class SampleTransform(Transform):
     @abstractmethod
     def parameters(self, spec: Spec) -> Mapping[str, Parameter]:
         """The arguments behind x, out and rng, for samples of `spec`."""
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        """The arrays it needs for itself while it works, which hold nothing in particular when it begins."""
+        return ()
 
 
 class WindowTransform(Transform):
@@ -61,6 +75,38 @@ class WindowTransform(Transform):
     # None: the window has the size of the output. Otherwise how it is scaled: "bilinear" or "nearest".
     interpolation: str | None = None
 
+    spatial = True
+
+    def for_points(self, image: Spec) -> Transform:
+        from .points import PointsTransform
+
+        return PointsTransform(self, image)
+
+    @abstractmethod
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The arguments behind the sizes."""
+
+
+class MapTransform(Transform):
+    """An image seen through a projective map that is drawn for every sample: rotate, affine, perspective.
+
+    `function(rng, height, width, out_height, out_width, *parameters)` gives nine float64: the matrix, row by row, from
+    the output's (x, y, 1) to the input's, where whole numbers are the centres of pixels. What lies outside is seen as
+    `border` says.
+    """
+
+    function: Callable[..., tuple[float, ...]]
+    border: int = EDGE
+    fill: float = 0.0
+    interpolation: str = "bilinear"
+
+    spatial = True
+
+    def for_points(self, image: Spec) -> Transform:
+        from .points import PointsTransform
+
+        return PointsTransform(self, image)
+
     @abstractmethod
     def parameters(self) -> tuple[Parameter, ...]:
         """The arguments behind the sizes."""
@@ -71,6 +117,11 @@ class ScaleTransform(Transform):
 
     dtype: np.dtype[Any]
     channels_first: bool
+
+    def for_points(self, image: Spec) -> Transform:
+        from .image import Identity
+
+        return Identity()
 
     @abstractmethod
     def scale_and_bias(self, spec: Spec) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -48,13 +48,34 @@ def test_cutting_and_mixing_equals_its_twin(height, width, pixel, pasted, alpha)
     np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("name", ["mix_up", "cut_mix of images", "cut_mix of labels"])
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("pasted", [True, False])
+@pytest.mark.parametrize(("length", "moment"), [(12, 3), (15, 1), (1, 2)])
+def test_cutting_and_mixing_a_series_equals_its_twin(length, moment, pasted, alpha):
+    samples = batch(length * moment)
+    out = mixed(mix.cut_mix_series, samples, alpha, length, pasted)
+    expected = mixed(reference.cut_mix_series, samples, alpha, length, pasted)
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mix_up",
+        "cut_mix of images",
+        "cut_mix of labels",
+        "cut_mix_series of series",
+        "cut_mix_series of labels",
+    ],
+)
 def test_parts_of_a_batch_are_those_of_the_whole(name):
     samples = batch(4 * 4 * 3, count=8)
     kernel, *arguments = {
         "mix_up": (mix.mix_up, 0.5),
         "cut_mix of images": (mix.cut_mix, 0.5, 4, 4, True),
         "cut_mix of labels": (mix.cut_mix, 0.5, 4, 4, False),
+        "cut_mix_series of series": (mix.cut_mix_series, 0.5, 16, True),
+        "cut_mix_series of labels": (mix.cut_mix_series, 0.5, 16, False),
     }[name]
     partners = np.array([3, 0, 5, 7, 7, 1, 2, 4])
     positions = np.array([9, 2**40, 3, 0, 2**62, 1, 5, 9])
@@ -87,7 +108,11 @@ def test_shares_are_drawn_from_the_beta_distribution(alpha):
 def test_mixing_with_itself_changes_nothing():
     samples = np.round(batch(20) * 4) / 4
     myself = np.arange(len(samples))
-    for kernel, *arguments in ((mix.mix_up, 0.7), (mix.cut_mix, 0.7, 4, 5, True)):
+    for kernel, *arguments in (
+        (mix.mix_up, 0.7),
+        (mix.cut_mix, 0.7, 4, 5, True),
+        (mix.cut_mix_series, 0.7, 10, True),
+    ):
         out = mixed(kernel, samples, *arguments, partners=myself)
         np.testing.assert_allclose(out, samples, atol=1e-6)
 
@@ -118,3 +143,28 @@ def test_boxes_lie_anywhere_and_cover_the_share_where_nothing_cuts_them_off():
     assert set(((bottom - top) * (right - left))[whole]) == {50 * 100}
     centres = ((top + 25)[(top > 0) & (bottom < 100)] - 25) / 50
     assert stats.kstest(centres, "uniform").pvalue > 0.001
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    state=st.integers(0, 2**64 - 1),
+    length=st.integers(1, 200),
+    share=st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0])),
+)
+def test_a_stretch_lies_inside_the_series_and_is_never_longer_than_its_share(state, length, share):
+    stretch = mix.cut_stretch(Draws(state), length, share)
+    assert tuple(map(int, stretch)) == reference.cut_stretch(Draws(state), length, share)
+    begin, end = stretch
+    assert 0 <= begin <= end <= length
+    assert end - begin <= length * (1 - share) * (1 + 1e-12)
+
+
+def test_stretches_lie_anywhere_and_cover_the_share_where_nothing_cuts_them_off():
+    stretches = np.array([mix.cut_stretch(Draws(state), 200, 0.75) for state in range(400)])
+    begin, end = stretches.T
+    whole = (begin > 0) & (end < 200)
+    assert np.mean(whole) > 0.5
+    assert set((end - begin)[whole]) == {50}
+    # Each of the 149 places that leave room on both sides, as wide as one of them.
+    places = (begin[whole] - 1 + np.random.default_rng(0).random(whole.sum())) / 149
+    assert stats.kstest(places, "uniform").pvalue > 0.001

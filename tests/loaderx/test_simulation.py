@@ -62,7 +62,7 @@ def pipeline_of(order, blocks, *, mixed=False):
     source = as_source(np.zeros((8, 4), np.float32))
     found = chains({"x": [MixUp(0.4)]}, {"x": (spec, lambda: np.zeros(4, np.float32))}, 0) if mixed else {}  # fmt: skip
     field = Field("x", spec, spec, found.get("x"))
-    return Pipeline([Group(source, (field,))], order, 1, 1, lambda _field, _size: blocks)
+    return Pipeline([Group(source, (field,), (0,))], order, 1, 1, lambda _field, _size: blocks)
 
 
 # The first, one over the end of an epoch, and one far out.

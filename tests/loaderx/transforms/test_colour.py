@@ -1,5 +1,7 @@
 """Colours change as Pillow and the published formulas of torchvision change them; erased boxes are as published."""
 
+import colorsys
+import itertools
 import math
 import re
 
@@ -13,6 +15,7 @@ from scipy import stats
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
+from loaderx.transforms.colour import ChannelDrop, ChannelShuffle, ColorJitter, Hue
 from tests import reference
 from tests.loaderx.transforms.images import Applied, apply, images
 
@@ -27,6 +30,8 @@ def white_of(image):
 
 
 def stored(values, like):
+    if like.dtype == np.uint8:
+        return np.floor(values + np.float32(0.5)).astype(np.uint8)
     out = np.empty_like(like)
     reference.store_values(values.reshape(-1), out.reshape(-1))
     return out
@@ -53,15 +58,12 @@ def towards(image, target, factor):
 
 
 def contrasted(image, factor):
-    channels = image.shape[2]
-    if channels == 3:
-        shares = grey_of(image)
-    else:
-        shares = image.astype(precision_of(image)) / precision_of(image)(channels)
-        shares = shares.reshape(len(image), -1)
-    # Line by line, each added up from left to right.
-    total = sum(float(line) for line in np.cumsum(shares, axis=1)[:, -1])
-    middle = precision_of(image)(total / (image.shape[0] * image.shape[1]))
+    height, width, channels = image.shape
+    # Column by column from top to bottom, then from left to right; 256 rows at most in these images.
+    columns = np.cumsum(image.astype(np.float64), axis=0)[-1]
+    sums = np.cumsum(columns, axis=0)[-1] if channels == 3 else np.cumsum(columns.reshape(-1))[-1:]
+    total = grey_of(sums[None]).item() if channels == 3 else sums.item() / channels
+    middle = precision_of(image)(total / (height * width))
     return towards(image, middle, factor)
 
 
@@ -161,6 +163,169 @@ def test_any_image_and_amount_equals_the_twin(x, amount, name):
 def test_a_grey_image_of_one_colour_stays_as_it_is(op):
     x = np.full((3, 7, 10, 3), 137, np.uint8)
     np.testing.assert_array_equal(apply(x, op), x)
+
+
+# Ranges and choices of factors
+
+
+def test_two_numbers_are_a_range_of_factors_and_a_choice_is_one_of_them():
+    x = np.full((2000, 7, 10, 3), 2**-4, np.float32)
+    factors = apply(x, T.Brightness((1.5, 3.0)))[:, 0, 0, 0] * 2**4
+    assert stats.kstest(factors, stats.uniform(1.5, 1.5).cdf).pvalue > 0.001
+    chosen = apply(x, T.Brightness(T.Choice(0.5, 2.0)))[:, 0, 0, 0] * 2**4
+    assert set(chosen) == {0.5, 2.0}
+    assert stats.binomtest(int(np.sum(chosen == 2)), 2000, 0.5).pvalue > 0.001
+
+
+# Hue
+
+
+def turned(image, turn):
+    """By the standard library's colours, pixel by pixel."""
+    shares = image.astype(np.float64) / white_of(image)
+    out = np.empty_like(shares)
+    for place in np.ndindex(*image.shape[:2]):
+        shade, strength, value = colorsys.rgb_to_hsv(*shares[place])
+        out[place] = colorsys.hsv_to_rgb((shade + turn) % 1, strength, value)
+    return out * white_of(image)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("amount", [0.5, (-0.1, 0.1), (0.25, 0.25), T.Choice(-0.5, 0.2, 1 / 3)])
+def test_turned_colours_are_those_of_the_standard_library(dtype, amount):
+    x = images(dtype=dtype, count=30)
+    x[0] = np.resize([0, white_of(x)], x[0].shape)
+    x[1] = x[1, ..., :1]
+    applied = Applied(x, Hue(amount))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        if isinstance(amount, T.Choice):
+            turn = amount.values[rng.integers(0, len(amount.values))]
+        else:
+            turn = rng.uniform(*(amount if isinstance(amount, tuple) else (-amount, amount)))
+        expected = turned(image, turn)
+        if dtype == np.uint8:
+            # Whatever lies between two levels is rounded to the nearer one.
+            np.testing.assert_allclose(out.astype(float), expected, atol=0.501)
+        else:
+            np.testing.assert_allclose(out, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_no_turn_gives_the_image_back_bit_for_bit(dtype):
+    x = images(dtype=dtype)
+    np.testing.assert_array_equal(apply(x, Hue(0)), x)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_a_third_of_a_turn_moves_the_channels_and_half_a_turn_is_the_opposite_colour(dtype):
+    x = images(dtype=dtype)
+    allowed = 0 if dtype == np.uint8 else 1e-6
+    third = apply(x, Hue((1 / 3, 1 / 3)))
+    np.testing.assert_allclose(third, np.roll(x, 1, axis=3), atol=allowed)
+    red = np.zeros_like(x)
+    red[..., 0] = white_of(x)
+    np.testing.assert_array_equal(apply(red, Hue((0.5, 0.5))), white_of(x) - red)
+
+
+# ColorJitter
+
+
+def jitter_order(rng):
+    """Which of the four comes when."""
+    order = [0, 1, 2, 3]
+    for step in range(3):
+        other = int(rng.integers(step, 4))
+        order[step], order[other] = order[other], order[step]
+    return order
+
+
+def test_jitter_is_the_single_changes_in_the_drawn_order():
+    x = images(count=40)
+    applied = Applied(x, ColorJitter(0.4, 0.6, (0.2, 1.8)))
+    ranges = [(0.6, 1.4), (0.4, 1.6), (0.2, 1.8), (0, 0)]
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        for step in jitter_order(rng):
+            amount = rng.uniform(*ranges[step])
+            if step < 3:
+                image = (brightened, contrasted, saturated)[step](image, np.float32(amount))
+        np.testing.assert_array_equal(out, image)
+
+
+def test_jitter_turns_colours_between_the_other_changes():
+    x = images(count=40)
+    applied = Applied(x, ColorJitter(0.4, 0.0, 0.0, 0.5))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        for step in jitter_order(rng):
+            amount = rng.uniform(*[(0.6, 1.4), (1, 1), (1, 1), (-0.5, 0.5)][step])
+            if step == 0:
+                image = brightened(image, np.float32(amount))
+            elif step == 3:
+                image = np.floor(turned(image, amount) + 0.5).astype(np.uint8)
+        # Behind a turn a level more or less, where it lies between two, becomes brighter.
+        assert np.max(np.abs(out.astype(int) - image)) <= 2
+        assert np.mean(out != image) < 0.01
+
+
+def test_jitter_of_nothing_gives_the_image_back_bit_for_bit():
+    x = images()
+    np.testing.assert_array_equal(apply(x, ColorJitter()), x)
+
+
+def test_every_order_of_a_jitter_is_as_likely_as_the_others():
+    applied = Applied(images(count=4800), ColorJitter())
+    orders = [tuple(jitter_order(rng)) for rng in applied.draws()]
+    counts = [orders.count(order) for order in itertools.permutations(range(4))]
+    assert sum(counts) == 4800
+    assert stats.chisquare(counts).pvalue > 0.001
+
+
+# Channels
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((7, 10, 3), np.uint8), ((23, 31, 3), np.float32)])
+def test_channels_are_shuffled_into_every_order_equally_often(shape, dtype):
+    one = images(shape, dtype, count=1)
+    x = np.repeat(one, 600, axis=0)
+    out = apply(x, ChannelShuffle())
+    orders = list(itertools.permutations(range(3)))
+    counts = [int(np.sum(np.all(out == one[..., order], axis=(1, 2, 3)))) for order in orders]
+    assert sum(counts) == 600
+    assert stats.chisquare(counts).pvalue > 0.001
+    np.testing.assert_array_equal(apply(x[:9], ChannelShuffle(0)), x[:9])
+
+
+def test_four_channels_are_shuffled_and_one_stays_as_it_is():
+    x = np.repeat(images((5, 3, 4), count=1), 48, axis=0)
+    out = apply(x, ChannelShuffle())
+    np.testing.assert_array_equal(np.sort(out, axis=3), np.sort(x, axis=3))
+    orders = {tuple(order) for order in np.argsort(out[:, 0, 0], axis=1)}
+    assert len(orders) > 12
+    one = images((1, 1, 1))
+    np.testing.assert_array_equal(apply(one, ChannelShuffle()), one)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_dropped_channels_are_as_many_as_asked_and_any_of_them(channels):
+    x = np.repeat(images(count=1), 900, axis=0)
+    x[x == 9] = 10
+    out = apply(x, ChannelDrop(0.5, channels, fill=9))
+    dropped = np.all(out == 9, axis=(1, 2))
+    np.testing.assert_array_equal(out, np.where(dropped[:, None, None], 9, x))
+    hit = dropped.any(axis=1)
+    assert set(dropped.sum(axis=1)) == {0, channels}
+    assert stats.binomtest(int(hit.sum()), 900, 0.5).pvalue > 0.001
+    assert stats.chisquare(dropped.sum(axis=0)).pvalue > 0.001
+    np.testing.assert_array_equal(apply(x, ChannelDrop(0, channels)), x)
+    assert np.all(
+        np.sum(np.all(apply(x, ChannelDrop(1, channels, 9)) == 9, axis=(1, 2)), axis=1) == channels
+    )
+
+
+@pytest.mark.parametrize(("channels", "given"), [(1, 1), (3, 3), (4, 3)])
+def test_an_image_keeps_at_least_one_of_its_channels(channels, given):
+    message = f"`channels` (={channels}) must be fewer than the image has; the input is uint8[7, 10, {given}]."
+    with pytest.raises(lx.ArgumentError, match=re.escape(message)):
+        lx.pipeline([ChannelDrop(channels=channels)])(np.zeros((2, 7, 10, given), np.uint8))
 
 
 # Grayscale
@@ -304,10 +469,23 @@ def test_ops_of_one_kind_in_a_row_draw_for_themselves():
 
 REFUSED = [
     *[
-        (lambda op=op, value=value: op(value), f"`amount` (={value!r}) must be a finite number of at least 0.")
+        (lambda op=op, value=value: op(value), f"`amount` (={value!r}) must be a number of at least 0, a range of two")
         for op in (T.Brightness, T.Contrast, T.Saturation)
         for value in (-0.1, math.nan, math.inf, "much", None)
     ],
+    (lambda: T.Brightness((0.5, 0.2)), "`amount` (=(0.5, 0.2)) must be a number of at least 0, a range of two with"),
+    (lambda: T.Contrast(T.Choice(1, -1)), "`amount` (=Choice(1, -1)) must be a number of at least 0, a range of two"),
+    (lambda: Hue(0.6), "`amount` (=0.6) must be a number from 0 to 0.5, a range of two with -0.5 <= low <= high"),
+    (lambda: Hue(-0.1), "`amount` (=-0.1) must be a number from 0 to 0.5, a range"),
+    (lambda: ColorJitter(brightness=-1), "`brightness` (=-1) must be a number of at least 0, a range"),
+    (lambda: ColorJitter(contrast=-1), "`contrast` (=-1) must be a number of at least 0, a range"),
+    (lambda: ColorJitter(saturation=-1), "`saturation` (=-1) must be a number of at least 0, a range"),
+    (lambda: ColorJitter(hue=1), "`hue` (=1) must be a number from 0 to 0.5, a range"),
+    (lambda: ChannelShuffle(2), "`probability` (=2) must be from 0 to 1."),
+    (lambda: ChannelDrop(-1), "`probability` (=-1) must be from 0 to 1."),
+    (lambda: ChannelDrop(channels=0), "`channels` (=0) must be an integer of at least 1."),
+    (lambda: ChannelDrop(channels=1.5), "`channels` (=1.5) must be an integer of at least 1."),
+    (lambda: ChannelDrop(fill=math.inf), "`fill` (=inf) must be a finite number."),
     (lambda: T.Grayscale(2), "`probability` (=2) must be from 0 to 1."),
     (lambda: T.Grayscale(math.nan), "`probability` (=nan) must be from 0 to 1."),
     (lambda: T.RandomErasing(2), "`probability` (=2) must be from 0 to 1."),
@@ -331,8 +509,11 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
         make()
 
 
-EVERY_OP = [T.Brightness(0.1), T.Contrast(0.1), T.Saturation(0.1), T.Grayscale(), T.RandomErasing()]
-COLOUR = [op for op in EVERY_OP if op.name in ("Saturation", "Grayscale")]
+COLOUR = [T.Saturation(0.1), Hue(0.1), ColorJitter(0.1), T.Grayscale()]
+EVERY_OP = [
+    *(T.Brightness(0.1), T.Contrast(0.1), ChannelShuffle(), ChannelDrop(), T.RandomErasing()),
+    *COLOUR,
+]
 
 
 @pytest.mark.parametrize("op", EVERY_OP, ids=repr)
@@ -360,6 +541,9 @@ def test_colours_need_three_channels(op, channels):
 
 
 EVERY_CASE = [(OPS[name][0](0.7), shape, dtype) for name, shape, dtype in CASES] + [
+    (ColorJitter(0.7, 0.7, 0.7, 0.5), (7, 10, 3), np.uint8),
+    (ChannelShuffle(), (7, 10, 3), np.uint8),
+    (ChannelDrop(0.7, 2), (7, 10, 3), np.uint8),
     (T.Grayscale(0.5), (7, 10, 3), np.uint8),
     (T.Grayscale(0.5), (7, 10, 3), np.float32),
     (T.RandomErasing(0.7, value=7.5), (7, 10, 3), np.uint8),

@@ -78,6 +78,47 @@ def test_a_box_of_the_partner_is_as_large_as_its_share_of_the_label(alpha):
     assert boxes > 5
 
 
+@pytest.mark.parametrize("channels", [(), (3,)])
+def test_a_stretch_of_the_partner_is_as_long_as_its_share_of_the_label(channels):
+    rows, length = BATCH * STEPS, 50
+    x = images((length, *channels), np.float32, count=rows)
+    moments = images((length, 2), np.float32, count=rows, seed=1)
+    loader = lx.DataLoader(
+        {"signal": x, "moments": moments, "label": np.eye(rows, dtype=np.float32)},
+        batch_size=BATCH,
+        num_epochs=1,
+        shuffle=False,
+        output="numpy",
+        transforms={("signal", "moments", "label"): [T.CutMix()]},
+    )
+    stretches = 0
+    for step in range(STEPS):
+        batch = loader.batch(step)
+        for place, (own, partner, rest) in enumerate(pairs(batch["label"], step * BATCH)):
+            signal = batch["signal"][place].reshape(length, -1)
+            inside = np.any(signal != x[own].reshape(length, -1), axis=1)
+            np.testing.assert_array_equal(signal[inside], x[partner].reshape(length, -1)[inside])
+            np.testing.assert_array_equal(
+                batch["moments"][place], np.where(inside[:, None], moments[partner], moments[own])
+            )
+            # One stretch.
+            assert np.count_nonzero(np.diff(inside, prepend=False, append=False)) in (0, 2)
+            assert rest == np.float32(inside.sum() / length)
+            stretches += bool(inside.any())
+    assert stretches > 30
+
+
+def test_stretches_are_as_long_as_the_beta_distribution_says_where_nothing_cuts_them_off():
+    x = np.broadcast_to(np.arange(3000, dtype=np.float32)[:, None], (3000, 1000))
+    inside = lx.pipeline([T.CutMix(1.0)])(x) != x
+    whole = ~inside[:, 0] & ~inside[:, -1]
+    extents = inside.sum(axis=1)[whole]
+    # Of the stretches of an extent, 1 - extent / 1000 are whole.
+    density = stats.beta(1, 2)
+    place = (extents + np.random.default_rng(0).random(len(extents))) / 1000
+    assert stats.kstest(place, density.cdf).pvalue > 0.001
+
+
 @pytest.mark.parametrize("op", [T.MixUp(1.0), T.CutMix(1.0)], ids=repr)
 def test_partners_are_others_of_the_same_batch_each_of_them_once(op):
     _, _, found = batches(op)
@@ -156,10 +197,14 @@ def test_only_float32_fields_are_mixed(op, dtype):
         lx.pipeline([op])(images((4, 5, 3), dtype))
 
 
-def test_a_box_needs_an_image():
-    message = "CutMix needs an image of shape (height, width, channels) as the first field, not float32[10]."
+@pytest.mark.parametrize("shape", [(), (2, 3, 4, 5), (0,), (4, 0, 3)])
+def test_what_is_cut_must_be_an_image_or_a_series(shape):
+    message = (
+        "CutMix needs an image of shape (height, width, channels) or a time series of shape (time,) or "
+        f"(time, channels) as the first field, not float32{list(shape)}."
+    )
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
-        lx.pipeline([T.CutMix()])(images((10,), np.float32))
+        lx.pipeline([T.CutMix()])(np.zeros((3, *shape), np.float32))
 
 
 @pytest.mark.parametrize("op", [T.CutMix(), T.RandomFlip(), T.RandomCrop(4)])

@@ -1,0 +1,98 @@
+"""Noise for every value of an image: a hash of its index, so that no draw waits for the one before it.
+
+A 64-bit key and a 32-bit index give 32 bits, by the two rounds of multiplication and shift that were found to have the
+least bias (Wellons, "Prospecting for hash functions", 2018), the second half of the key in between. Normal numbers come
+in pairs from Box and Muller (1958), with polynomials instead of logarithm, sine and cosine, which no vector
+instructions exist for: 20 bits for the radius, 5.4 deviations at most, 12 bits for the direction.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .compilation import jitable, kernel
+from .filters import clipped
+from .pixels import precise
+
+STEP = np.uint32(0x9E3779B9)
+# -2 log(1 + f) / f for f from sqrt(1/2) - 1 to sqrt(2) - 1, sin(pi y) / y and cos(pi y) in powers of y^2 up to 1/2: the
+# polynomials that are nearest everywhere, within 2e-5, 3e-6 and 7e-6.
+LOGARITHM = np.array(
+    [-2.000011071, 0.99982807, -0.6649656, 0.507183969, -0.44337287, 0.293241228], np.float32
+)
+SINE = np.array([3.141590299, -5.167408206, 2.544024907, -0.559499317], np.float32)
+COSINE = np.array([0.999993339, -4.933939452, 4.04129541, -1.222153668], np.float32)
+LOG_OF_FOURTH = np.float32(2 * math.log(2))
+# The bits of sqrt(1/2), and those in front of the exponent.
+ROOT_BITS = np.int32(0x3F3504F3)
+RADIUS_UNIT = np.float32(2.0**-20)
+DIRECTION_UNIT = np.float32(2.0**-11)
+DIRECTION_START = np.float32(2.0**-12 - 0.5)
+ONE, HALF = np.float32(1), np.float32(0.5)
+
+
+@jitable
+def hash_index(index: Any, first: Any, second: Any) -> Any:
+    """32 random bits for an index, from two words of a key that is random itself."""
+    bits = np.uint32(np.uint32(index) * STEP + first)
+    bits = np.uint32((bits ^ (bits >> np.uint32(16))) * np.uint32(0x21F0AAAD))
+    bits = np.uint32(bits ^ second)
+    bits = np.uint32((bits ^ (bits >> np.uint32(15))) * np.uint32(0xD35A2D97))
+    return np.uint32(bits ^ (bits >> np.uint32(15)))
+
+
+@jitable
+def normal_pair(bits: Any) -> Any:
+    """Two independent normal numbers from 32 random bits."""
+    # Numba shows the bits of what was made by np.float32 or np.int32 only.
+    share = np.float32((np.float32(np.int32(bits >> np.uint32(12))) + HALF) * RADIUS_UNIT)
+    number = share.view(np.int32)
+    exponent = np.int32(np.int32(number - ROOT_BITS) >> np.int32(23))
+    mantissa = np.int32(number - np.int32(exponent << np.int32(23)))
+    f = mantissa.view(np.float32) - ONE
+    log = LOGARITHM[4] + f * LOGARITHM[5]
+    log = LOGARITHM[3] + f * log
+    log = LOGARITHM[2] + f * log
+    log = LOGARITHM[1] + f * log
+    log = LOGARITHM[0] + f * log
+    distance = np.float32(np.sqrt(f * log - np.float32(exponent) * LOG_OF_FOURTH))
+    # The right half of the circle, and for every other number the left one.
+    y = np.float32(np.int32(bits & np.uint32(0x7FF))) * DIRECTION_UNIT + DIRECTION_START
+    sign = np.uint32(np.uint32(bits & np.uint32(0x800)) << np.uint32(20))
+    turned = np.uint32(distance.view(np.uint32) ^ sign)
+    radius = turned.view(np.float32)
+    square = y * y
+    sine = SINE[1] + square * (SINE[2] + square * SINE[3])
+    sine = y * (SINE[0] + square * sine)
+    cosine = COSINE[1] + square * (COSINE[2] + square * COSINE[3])
+    cosine = COSINE[0] + square * cosine
+    return radius * cosine, radius * sine
+
+
+@kernel
+def add_noise(values: Any, key: Any, mean: Any, deviation: Any, white: Any) -> None:
+    """A normal number more for every value, clipped to 0 and white; those of a pair lie half of the array apart."""
+    half = (values.shape[0] + 1) // 2
+    first_word = np.uint32(key & np.uint64(0xFFFFFFFF))
+    second_word = np.uint32(key >> np.uint64(32))
+    middle, scale = precise(mean, values), np.float32(deviation)
+    first, second = values[:half], values[half:]
+    for k in range(second.shape[0]):
+        one, other = normal_pair(hash_index(k, first_word, second_word))
+        first[k] = clipped(precise(first[k], values) + (middle + one * scale), white, values)
+        second[k] = clipped(precise(second[k], values) + (middle + other * scale), white, values)
+    for k in range(second.shape[0], half):
+        one, _ = normal_pair(hash_index(k, first_word, second_word))
+        first[k] = clipped(precise(first[k], values) + (middle + one * scale), white, values)
+
+
+@kernel
+def mark_pixels(key: Any, first_limit: Any, limit: Any, out: Any) -> None:
+    """1 for pixels whose 24 random bits are below the first limit, 2 for others below the other one, 0 for the rest."""
+    first_word = np.uint32(key & np.uint64(0xFFFFFFFF))
+    second_word = np.uint32(key >> np.uint64(32))
+    one, two = np.int32(first_limit), np.int32(limit)
+    for k in range(out.shape[0]):
+        bits = np.int32(hash_index(k, first_word, second_word) >> np.uint32(8))
+        out[k] = np.uint8(1 if bits < one else 2 if bits < two else 0)

@@ -1,0 +1,454 @@
+"""An image seen through a map: every output pixel is looked up where the map says it comes from.
+
+A line of the output at a time: first where its pixels come from, in vector instructions, then the pixels. A map that
+only exchanges axes, mirrors, or shifts by whole pixels is a copy.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import config, types
+from numba.extending import intrinsic, overload
+
+from .compilation import jitable, kernel
+from .pixels import precise, saturate
+from .vectors import address_of
+from .windows import FILL, REFLECT, border
+
+# Places in an image that are none: next to its edge, where the fill colour is mixed in, and further outside.
+PARTLY, OUTSIDE = -1, -2
+# Beyond it places do not fit into 32 bits, and offsets of a whole number of pixels are taken for any others.
+LARGEST = 2.0**31
+# A block of pixels and what they become by a quarter turn fit into the nearest cache together.
+BLOCK = 32
+
+
+def share_dtype(dtype: Any) -> str:
+    """The dtype in which pixels of `dtype` are mixed."""
+    return str(precise(0, np.empty(0, dtype)).dtype)
+
+
+def fill_pixel(fill: float, channels: int, dtype: Any) -> tuple[Any, ...]:
+    """A pixel of the fill colour; half precision is moved as bits, and never calculated with."""
+    pixel = np.full(channels, fill, dtype)
+    return tuple(pixel.view(np.uint16) if str(dtype) in ("float16", "bfloat16") else pixel)
+
+
+@kernel
+def warp_nearest(x: Any, matrix: Any, mode: Any, fill: Any, lines: Any, places: Any, out: Any) -> None:  # fmt: skip
+    """The nearest pixel of x; `lines` (2) and `places` have room for a row of the output, `fill` is a tuple."""
+    if is_whole(matrix):
+        copy_turned(x, matrix, mode, fill, out)
+        return
+    source, target = x.reshape(-1), out.reshape(-1)
+    rows, columns = lines[0], lines[1]
+    for i in range(out.shape[0]):
+        trace_line(matrix, i, rows, columns)
+        copy_line(source, x.shape, rows, columns, mode, fill, places, i, target)
+
+
+@kernel
+def warp_bilinear(
+    x: Any, matrix: Any, mode: Any, fill: Any, lines: Any, places: Any, shares: Any, out: Any
+) -> None:
+    """The four nearest pixels of x, mixed; `shares` (4) have room for a row of the output, the others as above."""
+    if is_whole(matrix):
+        copy_turned(x, matrix, mode, fill, out)
+        return
+    source, target = x.reshape(-1), out.reshape(-1)
+    rows, columns = lines[0], lines[1]
+    for i in range(out.shape[0]):
+        trace_line(matrix, i, rows, columns)
+        mix_line(source, x.shape, rows, columns, mode, fill, places, shares, i, target)
+
+
+@jitable
+def trace_line(matrix: Any, i: Any, rows: Any, columns: Any) -> None:
+    """Where the pixels of output row i come from."""
+    a, b, c, d, e, f, g, h, w = matrix
+    across, down, depth = b * i + c, e * i + f, h * i + w
+    if g == 0.0 and depth == 1.0:
+        for j in range(rows.shape[0]):
+            # Of 32 bits there is a vector instruction to make floats.
+            place = np.float64(np.int32(j))
+            rows[j] = d * place + down
+            columns[j] = a * place + across
+    else:
+        for j in range(rows.shape[0]):
+            place = np.float64(np.int32(j))
+            inverse = 1.0 / (g * place + depth)
+            rows[j] = (d * place + down) * inverse
+            columns[j] = (a * place + across) * inverse
+
+
+@jitable
+def fold_line(line: Any, size: Any, mode: Any) -> None:
+    """Bring coordinates inside, mirrored at the centres of the outermost pixels or clamped to them."""
+    last = np.float64(size - 1)
+    if mode == REFLECT and size > 1:
+        period = 2.0 * last
+        for j in range(line.shape[0]):
+            place = abs(line[j])
+            place -= period * np.floor(place / period)
+            line[j] = period - place if place > last else place
+    for j in range(line.shape[0]):
+        # NaN is not above 0, and becomes that.
+        place = line[j] if line[j] > 0.0 else 0.0
+        line[j] = place if place < last else last
+
+
+@jitable
+def copy_line(
+    source: Any, shape: Any, rows: Any, columns: Any, mode: Any, fill: Any, places: Any, i: Any, target: Any
+) -> None:  # fmt: skip
+    """Line i of the target: the pixels nearest to the coordinates, which are changed."""
+    height, width, channels = shape
+    for j in range(rows.shape[0]):
+        rows[j] = np.floor(rows[j] + 0.5)
+        columns[j] = np.floor(columns[j] + 0.5)
+    if mode != FILL:
+        fold_line(rows, height, mode)
+        fold_line(columns, width, mode)
+    lowest, rightmost = np.float64(height - 1), np.float64(width - 1)
+    stride, step = np.float64(width * channels), np.float64(channels)
+    for j in range(places.shape[0]):
+        row, column = rows[j], columns[j]
+        inside = (row >= 0.0) & (row <= lowest) & (column >= 0.0) & (column <= rightmost)
+        places[j] = np.int32(row * stride + column * step) if inside else np.int32(OUTSIDE)
+    copy_places(source, places, fill, target, i * places.shape[0] * channels)
+
+
+@jitable
+def mix_line(
+    source: Any, shape: Any, rows: Any, columns: Any, mode: Any, fill: Any, places: Any, shares: Any, i: Any,
+    target: Any,
+) -> None:  # fmt: skip
+    """Line i of the target: the pixels around the coordinates, which are changed, mixed."""
+    height, width, channels = shape
+    if mode != FILL:
+        fold_line(rows, height, mode)
+        fold_line(columns, width, mode)
+    lowest, rightmost = np.float64(height - 1), np.float64(width - 1)
+    tops, lefts = max(lowest - 1.0, 0.0), max(rightmost - 1.0, 0.0)
+    stride, step = np.float64(width * channels), np.float64(channels)
+    ups, downs, lefts_of, rights = shares[0], shares[1], shares[2], shares[3]
+    for j in range(places.shape[0]):
+        row, column = rows[j], columns[j]
+        # Of the last pixel the whole share is that of the second neighbour.
+        top, left = min(np.floor(row), tops), min(np.floor(column), lefts)
+        down, right = precise(row - top, source), precise(column - left, source)
+        ups[j] = precise(1, source) - down
+        downs[j] = down
+        lefts_of[j] = precise(1, source) - right
+        rights[j] = right
+        inside = (row >= 0.0) & (row <= lowest) & (column >= 0.0) & (column <= rightmost)
+        partly = (row > -1.0) & (row < height) & (column > -1.0) & (column < width)
+        outer = np.int32(PARTLY) if partly else np.int32(OUTSIDE)
+        places[j] = np.int32(top * stride + left * step) if inside else outer
+    begin = i * places.shape[0] * channels
+    count = mix_places(source, shape, places, shares, fill, target, begin)
+    for number in range(count):
+        j = places[number]
+        top, left = np.floor(rows[j]), np.floor(columns[j])
+        down, right = precise(rows[j] - top, source), precise(columns[j] - left, source)
+        for k in range(channels):
+            target[begin + j * channels + k] = mix(
+                pixel(source, shape, int(top), int(left), k, fill),
+                pixel(source, shape, int(top), int(left) + 1, k, fill),
+                pixel(source, shape, int(top) + 1, int(left), k, fill),
+                pixel(source, shape, int(top) + 1, int(left) + 1, k, fill),
+                down, right, source,
+            )  # fmt: skip
+
+
+@jitable
+def pixel(source: Any, shape: Any, row: Any, column: Any, channel: Any, fill: Any) -> Any:
+    """A value of the image, or of the fill colour outside of it."""
+    height, width, channels = shape
+    if 0 <= row < height and 0 <= column < width:
+        return source[(row * width + column) * channels + channel]
+    return fill[channel]
+
+
+@jitable
+def mix(one: Any, two: Any, three: Any, four: Any, down: Any, across: Any, like: Any) -> Any:
+    """A value between four, of which the last two are below the first two."""
+    rest = precise(1, like) - down
+    left = precise(one, like) * rest + precise(three, like) * down
+    right = precise(two, like) * rest + precise(four, like) * down
+    value = left * (precise(1, like) - across) + right * across
+    return saturate(rounded(value, like), like)
+
+
+def rounded(value: Any, like: Any) -> Any:
+    """The nearest whole number in the same precision, half of one upwards, if the array `like` has no others."""
+    return value if like.dtype.kind == "f" else np.floor(value + value.dtype.type(0.5))
+
+
+@overload(rounded)
+def _rounded(value, like):
+    if isinstance(like.dtype, types.Float):
+        return lambda value, like: value
+    half = value(0.5)
+    return lambda value, like: np.floor(value + half)
+
+
+@jitable
+def is_whole(matrix: Any) -> Any:
+    """Whether a map takes every pixel to a pixel: axes exchanged or mirrored, shifts by whole numbers."""
+    a, b, c, d, e, f, g, h, w = matrix
+    straight = abs(a) == 1.0 and b == 0.0 and d == 0.0 and abs(e) == 1.0
+    turned = a == 0.0 and abs(b) == 1.0 and abs(d) == 1.0 and e == 0.0
+    whole = np.floor(c) == c and np.floor(f) == f and abs(c) < LARGEST and abs(f) < LARGEST
+    return (straight or turned) and whole and g == 0.0 and h == 0.0 and w == 1.0
+
+
+@jitable
+def stretch(step: Any, start: Any, size: Any, count: Any) -> Any:
+    """The numbers (first, stop) below `count` that `start + step * number`, step 1 or -1, takes inside of `size`."""
+    first, stop = (-start, size - start) if step > 0 else (start - size + 1, start + 1)
+    first = min(max(first, 0), count)
+    return first, min(max(stop, first), count)
+
+
+@jitable
+def copy_turned(x: Any, matrix: Any, mode: Any, fill: Any, out: Any) -> None:
+    """The pixels where a map that `is_whole` says."""
+    a, b, c, d, e, f = (
+        *(int(matrix[0]), int(matrix[1]), int(matrix[2])),
+        *(int(matrix[3]), int(matrix[4]), int(matrix[5])),
+    )
+    height, width, channels = x.shape
+    if a == 0:
+        upper, lower = stretch(b, c, width, out.shape[0])
+        left, right = stretch(d, f, height, out.shape[1])
+    else:
+        upper, lower = stretch(e, f, height, out.shape[0])
+        left, right = stretch(a, c, width, out.shape[1])
+    source, target = x.reshape(-1), out.reshape(-1)
+    if a == 1:
+        for i in range(upper, lower):
+            start, size = ((e * i + f) * width + left + c) * channels, (right - left) * channels
+            line = source[start : start + size]
+            start = (i * out.shape[1] + left) * channels
+            copied = target[start : start + size]
+            for k in range(size):
+                copied[k] = line[k]
+    else:
+        # One of d and a is 0, one of e and b, so in every row of the output the source is walked through in steps.
+        walk = (
+            *(f * width + c, e * width + b, d * width + a),
+            *(upper, lower, left, right, out.shape[1]),
+        )
+        copy_blocks(source, walk, fill, target)
+    for i in range(out.shape[0]):
+        first, stop = (left, right) if upper <= i < lower else (0, 0)
+        for j in range(out.shape[1] - (stop - first)):
+            place = j if j < first else j + (stop - first)
+            row = border(d * place + e * i + f, height, mode)
+            column = border(a * place + b * i + c, width, mode)
+            for k in range(channels):
+                out[i, place, k] = x[row, column, k] if row >= 0 and column >= 0 else fill[k]
+
+
+@jitable
+def copy_places(source: Any, places: Any, fill: Any, target: Any, begin: Any) -> None:
+    """The pixels at these places, or the fill colour."""
+    # Known to the compiler, as the length of a tuple.
+    channels = len(fill)
+    # A pixel of three is moved as four: behind the last of the source lies nothing, and what is written behind one of
+    # the target is written again with the next one, where there is one.
+    safe, last = source.shape[0] - lanes_of(fill), target.shape[0] - lanes_of(fill)
+    for j in range(places.shape[0]):
+        place, to = places[j], begin + j * channels
+        if place < 0:
+            put_pixel(fill, target, to)
+        elif place <= safe and to <= last:
+            move_pixel(source, place, fill, target, to)
+        else:
+            for k in range(channels):
+                target[to + k] = source[place + k]
+
+
+@jitable
+def mix_places(
+    source: Any, shape: Any, places: Any, shares: Any, fill: Any, target: Any, begin: Any
+) -> Any:
+    """The pixels mixed at these places, or the fill colour; those left to do are listed in `places`, and counted."""
+    channels = len(fill)
+    below = shape[1] * channels
+    # Two pixels of three are read as eight values, and one is written as four.
+    safe = source.shape[0] - below - 2 * lanes_of(fill)
+    last = target.shape[0] - lanes_of(fill)
+    if not has_lanes(source, fill) or shape[0] == 1 or shape[1] == 1:
+        safe = -1
+    ups, downs, lefts, rights = shares[0], shares[1], shares[2], shares[3]
+    left = 0
+    for j in range(places.shape[0]):
+        place, to = places[j], begin + j * channels
+        if 0 <= place <= safe and to <= last:
+            mix_lanes(source, place, below, ups[j], downs[j], lefts[j], rights[j], fill, target, to)
+        elif place == OUTSIDE:
+            put_pixel(fill, target, to)
+        else:
+            # Of these places the first ones have been read.
+            places[left] = j
+            left += 1
+    return left
+
+
+@jitable
+def copy_blocks(source: Any, walk: Any, fill: Any, target: Any) -> None:
+    """A rectangle of the target from a walk through the source, in pixels: start, step per row and per column."""
+    channels = len(fill)
+    start, down, across, upper, lower, left, right, width = walk
+    safe = source.shape[0] - lanes_of(fill)
+    for block_row in range(upper, lower, BLOCK):
+        for block_column in range(left, right, BLOCK):
+            stop = min(block_column + BLOCK, right)
+            # A pixel of three is moved as four, but behind the last one of a line may lie one that is there already.
+            swift = min(stop, right - 1) if channels == 3 else stop
+            for i in range(block_row, min(block_row + BLOCK, lower)):
+                for j in range(block_column, stop):
+                    place = (start + i * down + j * across) * channels
+                    to = (i * width + j) * channels
+                    if place <= safe and j < swift:
+                        move_pixel(source, place, fill, target, to)
+                    else:
+                        for k in range(channels):
+                            target[to + k] = source[place + k]
+
+
+@jitable
+def lanes_of(fill: Any) -> Any:
+    """How many values are moved at once for a pixel: there are no vectors of three."""
+    return 4 if len(fill) == 3 else len(fill)
+
+
+def has_lanes(x: Any, fill: Any) -> bool:
+    """Whether there are vector instructions to mix such pixels: in plain Python there are none."""
+    return False
+
+
+def put_pixel(fill: Any, target: Any, to: int) -> None:
+    """The fill colour."""
+    target[to : to + len(fill)] = fill
+
+
+def move_pixel(source: Any, at: int, fill: Any, target: Any, to: int) -> None:
+    """A pixel to another place, one of three channels with the value behind it."""
+    size = lanes_of(fill)
+    target[to : to + size] = source[at : at + size]
+
+
+if config.DISABLE_JIT:
+
+    def mix_lanes(*arguments: Any) -> None:
+        """Never called: see `has_lanes`."""
+
+else:
+
+    def mixes(dtype: Any, channels: int) -> bool:
+        """Whether `mix_lanes` takes such pixels."""
+        return dtype in (types.uint8, types.float32) and channels <= 4
+
+    @overload(has_lanes)
+    def _has_lanes(x, fill):
+        found = mixes(x.dtype, len(fill))
+        return lambda x, fill: found
+
+    @intrinsic
+    def put_lanes(typing_context, fill, target, to):
+        """The fill colour."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            fill, target, to = arguments
+            array = context.make_array(signature.args[1])(context, builder, target)
+            for channel in range(len(signature.args[0])):
+                place = builder.gep(array.data, [builder.add(to, to.type(channel))])
+                value = builder.extract_value(fill, channel)
+                builder.store(
+                    context.data_model_manager[signature.args[1].dtype].as_data(builder, value),
+                    place,
+                )
+            return context.get_dummy_value()
+
+        return types.void(fill, target, types.intp), generate
+
+    @overload(put_pixel)
+    def _put_pixel(fill, target, to):
+        return lambda fill, target, to: put_lanes(fill, target, to)
+
+    @intrinsic
+    def move_lanes(typing_context, source, at, fill, target, to):
+        """A pixel to another place, one of three channels with the value behind it."""
+        count = lanes_of(fill)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            source, at, _, target, to = arguments
+            kinds = signature.args
+            size = context.get_abi_sizeof(context.get_data_type(kinds[0].dtype))
+            lanes = ir.VectorType(ir.IntType(8), count * size)
+            value = builder.load(address_of(context, builder, kinds[0], source, at, lanes))
+            value.align = 1
+            place = address_of(context, builder, kinds[3], target, to, lanes)
+            builder.store(value, place).align = 1
+            return context.get_dummy_value()
+
+        return types.void(source, types.intp, fill, target, types.intp), generate
+
+    @overload(move_pixel)
+    def _move_pixel(source, at, fill, target, to):
+        return lambda source, at, fill, target, to: move_lanes(source, at, fill, target, to)
+
+    @intrinsic
+    def mix_lanes(typing_context, source, at, below, up, down, left, right, fill, target, to):
+        """Two pixels side by side and the two that lie `below` values further, mixed into one, a float per value."""
+        channels, one = len(fill), lanes_of(fill)
+        both = 2 * one
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            if mixes(signature.args[0].dtype, channels):
+                write(context, builder, signature.args, arguments)
+            return context.get_dummy_value()
+
+        def write(context: Any, builder: Any, kinds: Any, arguments: Any) -> None:
+            source, at, below, up, down, left, right, _, target, to = arguments
+            element = context.get_data_type(kinds[0].dtype)
+            whole = kinds[0].dtype == types.uint8
+
+            def load(place: Any) -> Any:
+                lanes = ir.VectorType(element, both)
+                value = builder.load(address_of(context, builder, kinds[0], source, place, lanes))
+                value.align = 1 if whole else 4
+                floats = ir.VectorType(ir.FloatType(), both)
+                return builder.uitofp(value, floats) if whole else value
+
+            def picked(value: Any, lanes: Any) -> Any:
+                kind = ir.VectorType(ir.IntType(32), len(lanes))
+                return builder.shuffle_vector(
+                    value, ir.Constant(value.type, ir.Undefined), ir.Constant(kind, lanes)
+                )
+
+            def times(value: Any, share: Any) -> Any:
+                single = builder.insert_element(
+                    ir.Constant(value.type, ir.Undefined), share, ir.Constant(ir.IntType(32), 0)
+                )
+                return builder.fmul(value, picked(single, [0] * value.type.count))
+
+            columns = builder.fadd(times(load(at), up), times(load(builder.add(at, below)), down))
+            value = builder.fadd(
+                times(picked(columns, list(range(one))), left),
+                times(picked(columns, list(range(channels, channels + one))), right),
+            )
+            if whole:
+                value = builder.fadd(value, ir.Constant(value.type, [0.5] * one))
+                value = builder.fptosi(value, ir.VectorType(ir.IntType(32), one))
+                value = builder.trunc(value, ir.VectorType(element, one))
+            place = address_of(context, builder, kinds[8], target, to, value.type)
+            builder.store(value, place).align = 1 if whole else 4
+
+        share, number = types.float32, types.intp
+        shares = share, share, share, share
+        return types.void(source, number, number, *shares, fill, target, number), generate

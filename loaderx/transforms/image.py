@@ -1,0 +1,61 @@
+"""Ops that change the values of an image where they are: uint8, or floats from 0 to 1."""
+
+from typing import Any
+
+from loaderx.errors import ArgumentError
+from loaderx.spec import Spec
+
+from .transform import Parameter, SampleTransform, Transform, image_shape
+from .values import check_numbers, full_scale
+
+
+class ImageTransform(SampleTransform):
+    """In place on (height, width, channels); behind its own parameters stands `white`, the value of white."""
+
+    in_place = True
+    takes_rng = True
+    colour = False
+
+    def __init__(self, **parameters: Parameter) -> None:
+        self._parameters = parameters
+
+    def output(self, spec: Spec) -> Spec:
+        _, _, channels = image_shape(spec, self.name)
+        check_numbers(spec, self.name)
+        if len(spec.shape) != 3:
+            raise ArgumentError(
+                f"{self.name} takes images of shape (height, width, channels), not {spec}."
+            )
+        if self.colour and channels != 3:
+            raise ArgumentError(f"{self.name} takes images of 3 channels, not {spec}.")
+        return spec
+
+    def for_labels(self) -> Transform:
+        return Identity()
+
+    def for_points(self, image: Spec) -> Transform:
+        return Identity()
+
+    def parameters(self, spec: Spec) -> dict[str, Parameter]:
+        return {**self._parameters, "white": full_scale(spec)}
+
+
+def nothing(x: Any) -> None:
+    """Leave a sample as it is."""
+
+
+class Identity(SampleTransform):
+    """The sample as it is: one of the choices of a policy, and what a change of colours is to a mask."""
+
+    function = staticmethod(nothing)
+    in_place = True
+    takes_rng = False
+
+    def output(self, spec: Spec) -> Spec:
+        return spec
+
+    def for_points(self, image: Spec) -> Transform:
+        return self
+
+    def parameters(self, spec: Spec) -> dict[str, Parameter]:
+        return {}

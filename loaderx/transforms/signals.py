@@ -1,0 +1,430 @@
+"""Waveforms, sensor series and spectrograms: float32 samples of shape (time,) or (time, channels)."""
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from loaderx.errors import ArgumentError
+from loaderx.kernels.compilation import jitable
+from loaderx.kernels.draws import next_bits
+from loaderx.kernels.normals import fill_normals
+from loaderx.kernels.pixels import saturate
+from loaderx.spec import Spec
+
+from .amounts import Amount, amounts, draw_amount, spread
+from .image import Identity
+from .transform import Parameter, SampleTransform, Transform, between, finite, is_integer
+from .values import check_numbers
+
+
+class SignalTransform(SampleTransform):
+    """An op on the values of a signal; labels that follow it stay as they are."""
+
+    in_place = True
+    takes_rng = True
+
+    def __init__(self, **parameters: Parameter) -> None:
+        self._parameters = parameters
+
+    def output(self, spec: Spec) -> Spec:
+        if len(spec.shape) not in (1, 2) or 0 in spec.shape or spec.dtype != np.float32:
+            raise ArgumentError(
+                f"{self.name} takes float32 samples of shape (time,) or (time, channels), not {spec}; ToFloat makes "
+                "float32 of integers and of other floats."
+            )
+        return spec
+
+    def for_labels(self) -> Transform:
+        return Identity()
+
+    def parameters(self, spec: Spec) -> dict[str, Parameter]:
+        return self._parameters
+
+
+class _Moving(SignalTransform):
+    """An op that moves values in time; labels of moments, and any other field of the same length, move alike."""
+
+    def output(self, spec: Spec) -> Spec:
+        if len(spec.shape) not in (1, 2):
+            raise ArgumentError(
+                f"{self.name} takes samples of shape (time,) or (time, channels), not {spec}."
+            )
+        check_numbers(spec, self.name)
+        return spec
+
+    def for_labels(self) -> Transform:
+        return self
+
+
+@jitable
+def copy_values(source: Any, target: Any) -> None:
+    """All of `target` from the beginning of `source`."""
+    for k in range(target.shape[0]):
+        target[k] = source[k]
+
+
+@jitable
+def fill_values(target: Any, value: Any) -> None:
+    """One value everywhere."""
+    for k in range(target.shape[0]):
+        target[k] = value
+
+
+@jitable
+def copy_stretch(x: Any, start: int, fill: float, out: Any) -> None:
+    """As many moments of x as `out` has, from `start`, which may lie outside, where `fill` is seen."""
+    length, steps = x.shape[0], out.shape[0]
+    source, target = x.reshape(-1), out.reshape(-1)
+    channels = source.shape[0] // length
+    before = min(max(-start, 0), steps)
+    first = min(max(start, 0), length)
+    count = max(min(start + steps, length) - first, 0)
+    begin, end = before * channels, (before + count) * channels
+    fill_values(target[:begin], saturate(fill, out))
+    copy_values(source[first * channels : (first + count) * channels], target[begin:end])
+    fill_values(target[end:], saturate(fill, out))
+
+
+def gain(x: Any, rng: Any, decibels: Any) -> None:
+    """Times one factor."""
+    factor = np.float32(10.0 ** (draw_amount(rng, decibels) / 20.0))
+    flat = x.reshape(-1)
+    for k in range(flat.shape[0]):
+        flat[k] *= factor
+
+
+class Gain(SignalTransform):
+    """Louder by so many `decibels`, a number, a range or a Choice: times 10 ** (decibels / 20)."""
+
+    function = staticmethod(gain)
+
+    def __init__(self, decibels: Amount = (-6.0, 6.0)) -> None:
+        super().__init__(decibels=amounts("decibels", decibels, -700, 700))
+
+
+def polarity(x: Any, rng: Any, probability: float) -> None:
+    """Times -1, or not."""
+    if rng.random() < probability:
+        flat = x.reshape(-1)
+        for k in range(flat.shape[0]):
+            flat[k] = -flat[k]
+
+
+class Polarity(SignalTransform):
+    """All values times -1, with `probability`."""
+
+    function = staticmethod(polarity)
+
+    def __init__(self, probability: float = 0.5) -> None:
+        super().__init__(probability=between("probability", probability, 0, 1))
+
+
+def time_shift(x: Any, out: Any, rng: Any, amount: Any, wrap: bool, fill: float) -> None:
+    """Later by a fraction of the length."""
+    length = x.shape[0]
+    shift = round(draw_amount(rng, amount) * length)
+    if wrap:
+        source, target = x.reshape(-1), out.reshape(-1)
+        size = source.shape[0]
+        cut = (shift % length) * (size // length)
+        copy_values(source, target[cut:])
+        copy_values(source[size - cut :], target[:cut])
+    else:
+        copy_stretch(x, -shift, fill, out)
+
+
+class TimeShift(_Moving):
+    """Later by `amount` of the length, earlier where it is negative, rounded to whole moments.
+
+    A number is the range from its negative to it. What leaves at one end comes in at the other with border="wrap", and
+    with border="fill" the end is `fill`.
+    """
+
+    function = staticmethod(time_shift)
+    in_place = False
+
+    def __init__(
+        self, amount: Amount, *, border: Literal["wrap", "fill"] = "wrap", fill: float = 0.0
+    ) -> None:
+        if border not in ("wrap", "fill"):
+            raise ArgumentError(f'`border` (={border!r}) must be "wrap" or "fill".')
+        super().__init__(
+            amount=spread("amount", amount, 1), wrap=border == "wrap", fill=finite("fill", fill)
+        )
+
+
+def random_crop(x: Any, out: Any, rng: Any, pad: int, fill: float) -> None:
+    """A random stretch of the padded signal."""
+    start = rng.integers(-pad, x.shape[0] + pad - out.shape[0] + 1)
+    copy_stretch(x, start, fill, out)
+
+
+class RandomCrop1D(_Moving):
+    """A random stretch of `length` moments, from the signal with `pad` moments of `fill` at both ends."""
+
+    function = staticmethod(random_crop)
+    in_place = False
+
+    def __init__(self, length: int, pad: int = 0, *, fill: float = 0.0) -> None:
+        if not is_integer(length, 1):
+            raise ArgumentError(f"`length` (={length!r}) must be an integer of at least 1.")
+        if not is_integer(pad, 0):
+            raise ArgumentError(f"`pad` (={pad!r}) must be an integer of at least 0.")
+        self._length, self._pad = int(length), int(pad)
+        super().__init__(pad=self._pad, fill=finite("fill", fill))
+
+    def output(self, spec: Spec) -> Spec:
+        super().output(spec)
+        if self._length > spec.shape[0] + 2 * self._pad:
+            raise ArgumentError(
+                f"{self.name}: `length` (={self._length}) must not exceed the signal with its padding, "
+                f"{spec.shape[0] + 2 * self._pad}; the input is {spec}."
+            )
+        return Spec((self._length, *spec.shape[1:]), spec.dtype)
+
+
+def reverse(x: Any, rng: Any, probability: float) -> None:
+    """Backwards, or not."""
+    if rng.random() < probability:
+        length = x.shape[0]
+        moments = x.reshape(length, -1)
+        for i in range(length // 2):
+            for c in range(moments.shape[1]):
+                value = moments[i, c]
+                moments[i, c] = moments[length - 1 - i, c]
+                moments[length - 1 - i, c] = value
+
+
+class Reverse(_Moving):
+    """The last moment first, with `probability`."""
+
+    function = staticmethod(reverse)
+
+    def __init__(self, probability: float = 0.5) -> None:
+        super().__init__(probability=between("probability", probability, 0, 1))
+
+
+@jitable
+def power_of(flat: Any) -> Any:
+    """The mean of the squares."""
+    size = flat.shape[0]
+    # Four sums: each addition to a single one would wait for the one before it.
+    first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
+    for k in range(size // 4):
+        a, b = np.float64(flat[4 * k]), np.float64(flat[4 * k + 1])
+        c, d = np.float64(flat[4 * k + 2]), np.float64(flat[4 * k + 3])
+        first += a * a
+        second += b * b
+        third += c * c
+        fourth += d * d
+    for k in range(size - size % 4, size):
+        first += np.float64(flat[k]) * np.float64(flat[k])
+    return ((first + second) + (third + fourth)) / size
+
+
+def noise_at_snr(x: Any, rng: Any, decibels: Any, noise: Any) -> None:
+    """Plus white noise, weaker than the signal by a drawn ratio."""
+    ratio = 10.0 ** (draw_amount(rng, decibels) / 10.0)
+    flat = x.reshape(-1)
+    deviation = np.float32(math.sqrt(power_of(flat) / ratio))
+    if deviation > 0:
+        fill_normals(next_bits(rng), noise)
+        for k in range(flat.shape[0]):
+            flat[k] += deviation * noise[k]
+
+
+class NoiseAtSNR(SignalTransform):
+    """Plus white Gaussian noise, so that the signal has so many `decibels` more power than the noise is expected to.
+
+    The power of a signal is the mean of its squares over all channels. One that is 0 everywhere stays so.
+    """
+
+    function = staticmethod(noise_at_snr)
+
+    def __init__(self, decibels: Amount = (10.0, 30.0)) -> None:
+        super().__init__(decibels=amounts("decibels", decibels, -300, 300))
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        return (Spec((spec.size,), np.float32),)
+
+
+def time_mask(x: Any, rng: Any, width: int, masks: int, fill: float) -> None:
+    """Stretches of time become `fill`."""
+    length = x.shape[0]
+    flat = x.reshape(-1)
+    channels = flat.shape[0] // length
+    for _ in range(masks):
+        count = rng.integers(0, width + 1)
+        start = rng.integers(0, length - count + 1)
+        fill_values(flat[start * channels : (start + count) * channels], np.float32(fill))
+
+
+def freq_mask(x: Any, rng: Any, width: int, masks: int, fill: float) -> None:
+    """Bands of frequencies become `fill`."""
+    for _ in range(masks):
+        count = rng.integers(0, width + 1)
+        start = rng.integers(0, x.shape[1] - count + 1)
+        for i in range(x.shape[0]):
+            fill_values(x[i, start : start + count], np.float32(fill))
+
+
+class _Mask(SignalTransform):
+    axis: int
+
+    def __init__(self, width: int, masks: int = 1, *, fill: float = 0.0) -> None:
+        if not is_integer(width, 0):
+            raise ArgumentError(f"`width` (={width!r}) must be an integer of at least 0.")
+        if not is_integer(masks, 1):
+            raise ArgumentError(f"`masks` (={masks!r}) must be an integer of at least 1.")
+        self._width = int(width)
+        super().__init__(width=self._width, masks=int(masks), fill=finite("fill", fill))
+
+    def output(self, spec: Spec) -> Spec:
+        super().output(spec)
+        if len(spec.shape) <= self.axis:
+            raise ArgumentError(
+                f"{self.name} takes spectrograms of shape (time, frequency), not {spec}."
+            )
+        if self._width > spec.shape[self.axis]:
+            raise ArgumentError(
+                f"{self.name}: `width` (={self._width}) must not exceed axis {self.axis} of the input, which is {spec}."
+            )
+        return spec
+
+
+class TimeMask(_Mask):
+    """`masks` stretches become `fill`, each of 0 to `width` moments, anywhere (SpecAugment, Park et al., 2019)."""
+
+    function = staticmethod(time_mask)
+    axis = 0
+
+
+class FreqMask(_Mask):
+    """`masks` bands of a (time, frequency) sample become `fill`, each of 0 to `width` frequencies, as in TimeMask."""
+
+    function = staticmethod(freq_mask)
+    axis = 1
+
+
+@jitable
+def draw_stretch(rng: Any, length: int, steps: int, speed: Any) -> Any:
+    """(start, pace): output moment i shows the input from start + i * pace to start + (i + 1) * pace."""
+    extent = length * draw_amount(rng, speed)
+    spare = length - extent
+    return rng.uniform(min(spare, 0.0), max(spare, 0.0)), extent / steps
+
+
+def resample(x: Any, out: Any, rng: Any, speed: Any, fill: float) -> None:
+    """Between the two moments nearest to a place."""
+    length, steps = x.shape[0], out.shape[0]
+    source, target = x.reshape(length, -1), out.reshape(steps, -1)
+    start, pace = draw_stretch(rng, length, steps, speed)
+    for i in range(steps):
+        place = start + (i + 0.5) * pace - 0.5
+        if -0.5 <= place <= length - 0.5:
+            place = min(max(place, 0.0), length - 1.0)
+            low = int(place)
+            share = np.float32(place - low)
+            rest = np.float32(1) - share
+            # Exactly on a moment its neighbour has no part in it: infinity times 0 would be NaN.
+            if share == 0:
+                for c in range(source.shape[1]):
+                    target[i, c] = source[low, c]
+            else:
+                high = min(low + 1, length - 1)
+                for c in range(source.shape[1]):
+                    target[i, c] = source[low, c] * rest + source[high, c] * share
+        else:
+            for c in range(source.shape[1]):
+                target[i, c] = np.float32(fill)
+
+
+def resample_nearest(x: Any, out: Any, rng: Any, speed: Any, fill: float) -> None:
+    """The moment that a place lies in."""
+    length, steps = x.shape[0], out.shape[0]
+    source, target = x.reshape(length, -1), out.reshape(steps, -1)
+    start, pace = draw_stretch(rng, length, steps, speed)
+    for i in range(steps):
+        place = start + (i + 0.5) * pace
+        nearest = min(max(int(place), 0), length - 1)
+        for c in range(source.shape[1]):
+            if 0.0 <= place <= length:
+                target[i, c] = source[nearest, c]
+            else:
+                target[i, c] = saturate(fill, out)
+
+
+class Resample(SignalTransform):
+    """Linear interpolation to `length` moments, played `speed` times as fast.
+
+    A moment stands for its middle, so at a speed of 1 this is what Resize does to a line of pixels, and
+    `torch.nn.functional.interpolate(mode="linear", align_corners=False)`: nothing is smoothed before. Slower than 1, a
+    random stretch of the signal is all that fits; faster, the whole signal lies at a random place in `fill`. Integers
+    that follow a signal take the nearest moment.
+    """
+
+    function = staticmethod(resample)
+    in_place = False
+
+    def __init__(self, length: int, *, speed: Amount = 1.0, fill: float = 0.0) -> None:
+        if not is_integer(length, 1):
+            raise ArgumentError(f"`length` (={length!r}) must be an integer of at least 1.")
+        self._length = int(length)
+        speeds = amounts("speed", speed, 0)
+        if np.min(speeds) == 0:
+            raise ArgumentError(f"`speed` (={speed!r}) must be above 0.")
+        super().__init__(speed=speeds, fill=finite("fill", fill))
+
+    def output(self, spec: Spec) -> Spec:
+        return Spec((self._length, *super().output(spec).shape[1:]), spec.dtype)
+
+    def for_labels(self) -> Transform:
+        return _ResampleNearest(self._length, self._parameters)
+
+
+class _ResampleNearest(_Moving):
+    function = staticmethod(resample_nearest)
+    in_place = False
+
+    def __init__(self, length: int, parameters: dict[str, Parameter]) -> None:
+        self._length = length
+        super().__init__(**parameters)
+
+    @property
+    def name(self) -> str:
+        return "Resample"
+
+    def output(self, spec: Spec) -> Spec:
+        return Spec((self._length, *super().output(spec).shape[1:]), spec.dtype)
+
+
+def mu_law(x: Any, out: Any, top: int) -> None:
+    """Codes from 0 to `top`, finer near 0."""
+    source, target = x.reshape(-1), out.reshape(-1)
+    scale = 1.0 / math.log(1.0 + top)
+    for k in range(source.shape[0]):
+        value = min(max(np.float64(source[k]), -1.0), 1.0)
+        size = math.log(1.0 + top * abs(value)) * scale
+        companded = size if value > 0 else -size
+        target[k] = int((companded + 1.0) * 0.5 * top + 0.5)
+
+
+class MuLaw(SignalTransform):
+    """Values from -1 to 1 as codes from 0 to levels - 1 by mu-law companding, those outside as the nearest.
+
+    The codes are torchaudio's MuLawEncoding: uint8 up to 256 `levels`, int32 beyond.
+    """
+
+    function = staticmethod(mu_law)
+    in_place = False
+    takes_rng = False
+
+    def __init__(self, levels: int = 256) -> None:
+        if not is_integer(levels, 2) or levels > 65536:
+            raise ArgumentError(f"`levels` (={levels!r}) must be an integer from 2 to 65536.")
+        self._dtype = np.uint8 if levels <= 256 else np.int32
+        super().__init__(top=int(levels) - 1)
+
+    def output(self, spec: Spec) -> Spec:
+        return Spec(super().output(spec).shape, self._dtype)

@@ -1,0 +1,176 @@
+"""Gamma, solarize, posterize, invert, contrast and histogram to the full range: every value by itself, in place."""
+
+from typing import Any
+
+import numpy as np
+
+from loaderx.errors import ArgumentError
+from loaderx.kernels.tones import (
+    count_values,
+    equalizing_table,
+    find_extremes,
+    inverted,
+    keep_bits,
+    look_up,
+    raise_values,
+    stretch_channels,
+    threshold,
+)
+from loaderx.spec import Spec
+
+from .amounts import Amount, Amounts, Choice, amounts, draw_amount
+from .image import ImageTransform
+from .transform import between
+
+
+def _tables(spec: Spec) -> Spec:
+    """What becomes of each byte, by channel."""
+    return Spec((spec.shape[2], 256), np.uint8)
+
+
+def gamma(x: Any, rng: Any, exponent: Any, white: float, tables: Any) -> None:
+    """Values from 0 to 1 to a power."""
+    power = draw_amount(rng, exponent)
+    if power != 1:
+        raise_values(x, power, white, tables)
+
+
+class Gamma(ImageTransform):
+    """value ** gamma, where black is 0 and white is 1: below 1 the dark becomes lighter, above 1 the light darker."""
+
+    function = staticmethod(gamma)
+
+    def __init__(self, gamma: Amount = (0.8, 1.25)) -> None:
+        super().__init__(exponent=amounts("gamma", gamma, 0))
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        return (_tables(spec),)
+
+
+def solarize(x: Any, rng: Any, share: Any, white: float) -> None:
+    """What is light is inverted."""
+    limit = threshold(draw_amount(rng, share) * white, x)
+    flat = x.reshape(-1)
+    for k in range(flat.shape[0]):
+        value = flat[k]
+        flat[k] = inverted(value, white, x) if value >= limit else value
+
+
+class Solarize(ImageTransform):
+    """Values of at least `threshold`, a share of white, are inverted."""
+
+    function = staticmethod(solarize)
+
+    def __init__(self, threshold: Amount = 0.5) -> None:
+        super().__init__(share=amounts("threshold", threshold, 0, 1))
+
+
+def posterize(x: Any, rng: Any, bits: Any, white: float) -> None:
+    """Fewer levels."""
+    keep_bits(x, int(draw_amount(rng, bits)), white)
+
+
+def _bits(bits: Amount) -> Amounts:
+    """The numbers of bits to choose from."""
+    found = amounts("bits", bits, 1, 8)
+    if np.any(found % 1):
+        raise ArgumentError(
+            f"`bits` (={bits!r}) must be whole numbers: one, a range of two, or a Choice."
+        )
+    if len(found) == 2:
+        return amounts("bits", Choice(*np.arange(found[0], found[1] + 1)), 1, 8)
+    return found
+
+
+class Posterize(ImageTransform):
+    """The `bits` upper bits of every integer, 1 to 8 of them; floats as 2 ** bits levels from 0 up to below 1."""
+
+    function = staticmethod(posterize)
+
+    def __init__(self, bits: Amount = 4) -> None:
+        super().__init__(bits=_bits(bits))
+
+
+def invert(x: Any, rng: Any, probability: float, white: float) -> None:
+    """White without the image."""
+    if rng.random() < probability:
+        flat = x.reshape(-1)
+        for k in range(flat.shape[0]):
+            flat[k] = inverted(flat[k], white, x)
+
+
+class Invert(ImageTransform):
+    """With `probability`, the negative: white minus each value."""
+
+    function = staticmethod(invert)
+
+    def __init__(self, probability: float = 1.0) -> None:
+        super().__init__(probability=between("probability", probability, 0, 1))
+
+
+def auto_contrast(
+    x: Any,
+    rng: Any,
+    probability: float,
+    white: float,
+    lows: Any,
+    highs: Any,
+    shifts: Any,
+    scales: Any,
+    tables: Any,
+) -> None:
+    """Each channel from black to white."""
+    if rng.random() < probability:
+        find_extremes(x, lows, highs)
+        stretch_channels(x, white, lows, highs, shifts, scales, tables)
+
+
+class AutoContrast(ImageTransform):
+    """With `probability`, each channel stretched: its darkest value becomes black, its lightest white."""
+
+    function = staticmethod(auto_contrast)
+
+    def __init__(self, probability: float = 1.0) -> None:
+        super().__init__(probability=between("probability", probability, 0, 1))
+
+    def output(self, spec: Spec) -> Spec:
+        super().output(spec)
+        if spec.dtype.kind == "b":
+            raise ArgumentError(f"{self.name} takes integers, float32 or float64, not {spec}.")
+        return spec
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        line = (spec.shape[1] * spec.shape[2],)
+        number = np.float32 if np.can_cast(spec.dtype, np.float32) else np.float64
+        return (
+            *(Spec(line, spec.dtype), Spec(line, spec.dtype)),
+            *(Spec(line, number), Spec(line, number)),
+            _tables(spec),
+        )
+
+
+def equalize(x: Any, rng: Any, probability: float, white: float, counts: Any, tables: Any) -> None:
+    """Each channel so that its values are spread evenly."""
+    if rng.random() < probability:
+        count_values(x, counts)
+        for c in range(x.shape[2]):
+            equalizing_table(counts[0, c], tables[c])
+        look_up(x, tables)
+
+
+class Equalize(ImageTransform):
+    """With `probability`, each channel of a uint8 image so that its values are spread evenly."""
+
+    function = staticmethod(equalize)
+
+    def __init__(self, probability: float = 1.0) -> None:
+        super().__init__(probability=between("probability", probability, 0, 1))
+
+    def output(self, spec: Spec) -> Spec:
+        super().output(spec)
+        if spec.dtype != np.uint8:
+            raise ArgumentError(f"{self.name} takes images of uint8, not {spec}.")
+        return spec
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        return Spec((4, spec.shape[2], 256), np.uint32), _tables(spec)

@@ -1,0 +1,96 @@
+"""Boxes and keypoints go where the pixels of their image go."""
+
+import numpy as np
+import pytest
+
+from loaderx.kernels.points import inverse, map_points, window_points
+from tests import reference
+
+WINDOWS = [
+    (0, 20, False, 0, 30, False, 20, 30),
+    (3, 10, False, 5, 12, False, 10, 12),
+    (3, 10, True, 5, 12, True, 40, 24),
+    (-4, 28, False, -4, 38, True, 28, 38),
+]
+ROTATED = (0.8, -0.6, 3.0, 0.6, 0.8, -2.0, 0.0, 0.0, 1.0)
+PERSPECTIVE = (0.9, 0.1, 1.0, -0.05, 1.1, 2.0, 0.001, -0.002, 1.0)
+MATRICES = [ROTATED, PERSPECTIVE, (0, 1, 0, 1, 0, 0, 0, 0, 1), (-1, 0, 29, 0, 1, 0, 0, 0, 1)]
+
+
+def boxes(count=50, seed=0):
+    """Boxes in and around an image of 20 x 30, some of them not valid."""
+    rng = np.random.default_rng(seed)
+    corners = rng.uniform(-6, [36, 26], (count, 2, 2))
+    x = np.empty((count, 5), np.float32)
+    x[:, :2], x[:, 2:4] = corners.min(axis=1), corners.max(axis=1)
+    x[:, 4] = rng.random(count) < 0.9
+    return x
+
+
+def keypoints(count=50, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-6, 36, (count, 3)).astype(np.float32)
+    x[:, 2] = rng.random(count) < 0.9
+    return x
+
+
+@pytest.mark.parametrize("points", [boxes, keypoints])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_points_move_with_a_window(points, window):
+    ours, twin = points(), points()
+    window_points(ours, *window)
+    reference.window_points(twin, *window)
+    np.testing.assert_allclose(ours, twin, atol=1e-5)
+
+
+@pytest.mark.parametrize("points", [boxes, keypoints])
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_points_move_with_a_map(points, matrix):
+    ours, twin = points(), points()
+    map_points(ours, tuple(map(float, matrix)), 20, 30)
+    reference.map_points(twin, matrix, 20, 30)
+    np.testing.assert_allclose(ours, twin, atol=1e-4)
+
+
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_the_inverse_of_a_matrix_is_that_of_numpy(matrix):
+    expected = reference.inverse_matrix(matrix)
+    np.testing.assert_allclose(np.reshape(inverse(tuple(map(float, matrix))), (3, 3)), expected)
+
+
+def test_a_window_of_the_whole_image_changes_no_bit_of_what_lies_inside():
+    x = boxes()
+    x[:, :4] = np.clip(x[:, :4], 0, [30, 20, 30, 20])
+    x[:, 4] = (x[:, 2] > x[:, 0]) & (x[:, 3] > x[:, 1])
+    x = x[x[:, 4] > 0]
+    through_window, through_map = x.copy(), x.copy()
+    window_points(through_window, 0, 20, False, 0, 30, False, 20, 30)
+    map_points(through_map, (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0), 20, 30)
+    np.testing.assert_array_equal(through_window, x)
+    np.testing.assert_array_equal(through_map, x)
+
+
+def test_what_is_not_valid_stays_so_and_a_box_outside_becomes_zeros():
+    x = np.array([[2, 2, 4, 4, 0], [8, 8, 12, 12, 1], [11, 11, 12, 12, 1]], np.float32)
+    window_points(x, 0, 10, False, 0, 10, False, 10, 10)
+    np.testing.assert_array_equal(x, [[0, 0, 0, 0, 0], [8, 8, 10, 10, 1], [0, 0, 0, 0, 0]])
+
+
+def test_a_keypoint_outside_keeps_its_place_and_is_not_valid_again():
+    x = np.array([[12, 5, 1], [5, 5, 1]], np.float32)
+    window_points(x, 0, 10, False, 0, 10, False, 10, 10)
+    window_points(x, -5, 20, False, -5, 20, False, 20, 20)
+    np.testing.assert_array_equal(x, [[17, 10, 0], [10, 10, 1]])
+
+
+def test_no_points_are_no_work():
+    for width in (3, 5):
+        x = np.empty((0, width), np.float32)
+        window_points(x, 0, 10, False, 0, 10, False, 10, 10)
+        map_points(x, tuple(map(float, ROTATED)), 10, 10)
+
+
+def test_what_is_no_number_is_not_valid():
+    x = np.array([[np.nan, 2, 4, 4, 1]], np.float32)
+    window_points(x, 0, 10, True, 0, 10, True, 10, 10)
+    np.testing.assert_array_equal(x, np.zeros((1, 5)))

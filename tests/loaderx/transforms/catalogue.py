@@ -1,0 +1,87 @@
+"""The table of all transforms, from their signatures and docstrings.
+
+`python -m tests.loaderx.transforms.catalogue` writes it into the README of the transforms.
+"""
+
+import inspect
+import re
+from pathlib import Path
+
+from loaderx import transforms as T  # noqa: N812 - as users write it
+
+README = Path(T.__file__).parent / "README.md"
+BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
+# Heading, what it takes, and the files whose ops stand under it.
+SECTIONS = {
+    "Windows onto an image": ("spatial",),
+    "Maps of an image": ("geometric",),
+    "Colours and tones": ("colour", "tones"),
+    "Filters, noise and holes": ("filters", "noise"),
+    "Values and labels": ("values", "labels"),
+    "Combinators and policies": ("combinators", "policies", "image", "amounts"),
+    "Views of one sample": ("views",),
+    "Samples of a batch": ("mix",),
+    "Signals": ("signals",),
+    "Skeletons": ("skeletons",),
+    "Tokens": ("tokens",),
+}
+# What is no op.
+OTHERS = {"Transform", "transform"}
+
+
+def exported():
+    """The names that users see, and what they are."""
+    found = {
+        name: value
+        for name, value in vars(T).items()
+        if not name.startswith("_") and getattr(value, "__module__", "").startswith("loaderx")
+    }
+    return {name: value for name, value in found.items() if name not in OTHERS}
+
+
+def signature(name, value):
+    """How it is made, without the types."""
+    given = inspect.signature(value)
+    shown = []
+    for parameter in given.parameters.values():
+        bare = parameter.replace(annotation=inspect.Parameter.empty)
+        shown.append(re.sub(r"(?<=\d)\.0(?!\d)", "", str(bare)))
+        if bare.kind is bare.VAR_POSITIONAL:
+            continue
+        if bare.kind is bare.KEYWORD_ONLY and not any("*" in text for text in shown[:-1]):
+            shown.insert(-1, "*")
+    return f"{name}({', '.join(shown)})"
+
+
+def sentence(value):
+    """The first sentence of a docstring."""
+    text = " ".join(inspect.getdoc(value).split("\n\n")[0].split())
+    return text.replace("|", "\\|")
+
+
+def table():
+    """Everything that stands between the markers."""
+    ops = exported()
+    lines = []
+    for heading, files in SECTIONS.items():
+        lines += [f"### {heading}", "", "| op | what it does |", "|---|---|"]
+        for file in files:
+            module = f"loaderx.transforms.{file}"
+            own = [(name, value) for name, value in ops.items() if value.__module__ == module]
+            lines += [f"| `{signature(name, value)}` | {sentence(value)} |" for name, value in own]
+            for name, _ in own:
+                del ops[name]
+        lines.append("")
+    assert not ops, f"no section has {', '.join(ops)}"
+    return "\n".join(lines)
+
+
+def written():
+    """The README with the table of today."""
+    text = README.read_text()
+    before, rest = text.split(BEGIN)
+    return before + BEGIN + table() + END + rest.split(END)[1]
+
+
+if __name__ == "__main__":
+    README.write_text(written())

@@ -1,0 +1,27 @@
+"""Every transform stands in the table of the README, with its signature of today."""
+
+import inspect
+
+from tests.loaderx.transforms.catalogue import README, exported, written
+
+
+def test_the_table_is_that_of_the_code():
+    assert README.read_text() == written(), "run python -m tests.loaderx.transforms.catalogue"
+
+
+def test_every_op_says_what_it_does():
+    for name, value in exported().items():
+        assert inspect.getdoc(value), name
+
+
+def test_the_catalogue_is_complete():
+    wanted = """
+        Rotate Affine Perspective Rot90 Transpose RandomScale ElasticDeform ColorJitter Hue Gamma Solarize Posterize
+        Invert AutoContrast Equalize Sharpness GaussianBlur GaussianNoise SaltPepper ChannelShuffle ChannelDrop CLAHE
+        RandAugment TrivialAugment AugMix OneOf Maybe Sequence MultiCrop Views CutMix MixUp GridMask Gain Polarity
+        TimeShift RandomCrop1D NoiseAtSNR Reverse TimeMask FreqMask Resample MuLaw SkeletonRotate SkeletonScale
+        SkeletonShear JointJitter JointDrop FrameDrop TemporalCrop LeftRightFlip CenterOnJoint MaskTokens
+        SpanCorruption PadTo RandomCrop CenterCrop Pad RandomFlip Resize RandomResizedCrop Normalize ToFloat Cast
+        Brightness Contrast Saturation Grayscale RandomErasing OneHot Identity Choice
+    """
+    assert set(exported()) == set(wanted.split())

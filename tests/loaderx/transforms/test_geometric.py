@@ -1,0 +1,334 @@
+"""Maps are those of Pillow, OpenCV and torchvision's published formulas; elastic fields are SciPy's splines."""
+
+import math
+import re
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import ndimage, stats
+
+import loaderx as lx
+from loaderx.kernels.draws import Draws
+from loaderx.kernels.random import fold
+from loaderx.kernels.windows import FILL, REFLECT
+from loaderx.spec import Spec
+from loaderx.transforms import geometric as G  # noqa: N812 - short for what every line names
+from loaderx.transforms.amounts import Choice
+from tests import reference
+from tests.loaderx.transforms.images import Applied, apply, images
+
+SHAPE = (13, 17, 3)
+
+
+def matrix_of(op, rng=None, height=13, width=17):
+    """The map that an op draws, as a 3 x 3 array."""
+    found = op.function(rng or Draws(0), height, width, height, width, *op.parameters())
+    assert {type(float(entry)) for entry in found} == {float}
+    return np.reshape(found, (3, 3))
+
+
+def streams(count):
+    """Generators as samples have them."""
+    return [Draws(fold(np.uint64(1), np.uint64(k))) for k in range(count)]
+
+
+def through(x, op, matrix):
+    """The twin of an op."""
+    out = np.empty(op.output(Spec(x.shape, x.dtype)).shape, x.dtype)
+    fill = (op.fill,) * x.shape[2]
+    flat = tuple(matrix.reshape(-1))
+    if op.interpolation == "nearest":
+        reference.warp_nearest(x, flat, op.border, fill, None, None, out)
+    else:
+        reference.warp_bilinear(x, flat, op.border, fill, None, None, None, out)
+    return out
+
+
+# Matrices
+
+
+@pytest.mark.parametrize("degrees", [-170, -33.3, 0, 12, 45, 90, 180, 270])
+def test_a_rotation_is_that_of_opencv(degrees):
+    forward = np.eye(3)
+    forward[:2] = cv2.getRotationMatrix2D((8.0, 6.0), degrees, 1.0)
+    found = matrix_of(G.Rotate((degrees, degrees)))
+    np.testing.assert_allclose(found, np.linalg.inv(forward), atol=1e-12)
+
+
+def torchvision_inverse(centre, angle, translate, scale, shear):
+    """The inverse of torchvision's T C RSS C', from the documentation of its `_get_inverse_affine_matrix`."""
+    rotation, sx, sy = math.radians(angle), math.radians(shear[0]), math.radians(shear[1])
+    turned = np.array(
+        [[math.cos(rotation), -math.sin(rotation)], [math.sin(rotation), math.cos(rotation)]]
+    )
+    sheared_y = np.array([[1, 0], [-math.tan(sy), 1]])
+    sheared_x = np.array([[1, -math.tan(sx)], [0, 1]])
+    forward = np.eye(3)
+    forward[:2, :2] = scale * turned @ sheared_y @ sheared_x
+    there, back = np.eye(3), np.eye(3)
+    there[:2, 2] = np.add(centre, translate)
+    back[:2, 2] = np.negative(centre)
+    return np.linalg.inv(there @ forward @ back)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "translate", "scale", "shear"),
+    [
+        (0, (0, 0), 1, (0, 0)),
+        (25, (0, 0), 1, (0, 0)),
+        (0, (0.25, -0.5), 1, (0, 0)),
+        (0, (0, 0), 1.5, (0, 0)),
+        (0, (0, 0), 1, (20, 0)),
+        (0, (0, 0), 1, (0, -30)),
+        (-40, (0.1, 0.2), 0.6, (12, 7)),
+    ],
+)
+def test_an_affine_map_is_composed_as_by_torchvision(degrees, translate, scale, shear):
+    op = G.Affine(
+        Choice(degrees), translate_x=Choice(translate[0]), translate_y=Choice(translate[1]), scale=scale,
+        shear_x=Choice(shear[0]), shear_y=Choice(shear[1]),
+    )  # fmt: skip
+    moved = translate[0] * 17, translate[1] * 13
+    # There an angle is counted clockwise.
+    expected = torchvision_inverse((8, 6), -degrees, moved, scale, shear)
+    np.testing.assert_allclose(matrix_of(op), expected, atol=1e-12)
+
+
+def test_an_affine_map_that_only_rotates_is_a_rotation():
+    np.testing.assert_allclose(
+        matrix_of(G.Affine(Choice(30))), matrix_of(G.Rotate(Choice(30))), atol=1e-12
+    )
+
+
+def test_a_perspective_takes_the_corners_it_drew_to_those_of_the_image():
+    for rng, twin in zip(streams(200), streams(200), strict=True):
+        found = matrix_of(G.Perspective(0.8), rng)
+        draws = np.reshape([twin.uniform(0, most) for _ in range(4) for most in (6.4, 4.8)], (4, 2))
+        corners = np.array([[0, 0], [16, 0], [16, 12], [0, 12]])
+        moved = corners + draws * [[1, 1], [-1, 1], [-1, -1], [1, -1]]
+        back = np.column_stack([moved, np.ones(4)]) @ found.T
+        np.testing.assert_allclose(back[:, :2] / back[:, 2:], corners, atol=1e-6)
+        expected = cv2.getPerspectiveTransform(moved.astype(np.float32), corners.astype(np.float32))
+        np.testing.assert_allclose(found / found[2, 2], expected, rtol=1e-2, atol=1e-3)
+
+
+def test_zooming_keeps_the_centre():
+    found = matrix_of(G.RandomScale(2.0))
+    np.testing.assert_allclose(found, [[0.5, 0, 4], [0, 0.5, 3], [0, 0, 1]])
+
+
+IDENTITIES = [
+    G.Rotate(0),
+    G.Affine(),
+    G.Perspective(0),
+    G.Rot90(0),
+    G.Transpose(0),
+    G.RandomScale(1.0),
+]
+
+
+@pytest.mark.parametrize("op", IDENTITIES, ids=repr)
+@pytest.mark.parametrize("size", [(13, 17), (1, 1), (224, 224), (500, 333)])
+def test_no_amount_is_exactly_the_identity(op, size):
+    np.testing.assert_array_equal(matrix_of(op, None, *size), np.eye(3))
+
+
+@pytest.mark.parametrize("turns", [-1, 1, 2, 3, 4])
+def test_rotating_by_quarter_turns_is_exact(turns):
+    found = matrix_of(G.Rotate((90 * turns, 90 * turns)), None, 16, 16)
+    np.testing.assert_array_equal(found, matrix_of(G.Rot90(turns), None, 16, 16))
+
+
+# Draws
+
+
+def test_angles_are_spread_evenly():
+    matrices = [matrix_of(G.Rotate(40), rng) for rng in streams(3000)]
+    degrees = [math.degrees(math.atan2(matrix[1, 0], matrix[0, 0])) for matrix in matrices]
+    assert stats.kstest(degrees, stats.uniform(-40, 80).cdf).pvalue > 0.001
+
+
+def test_amounts_of_an_affine_map_are_drawn_one_by_one():
+    op = G.Affine(translate_x=0.5, translate_y=(0.1, 0.2), scale=(0.5, 2))
+    found = np.array([matrix_of(op, rng) for rng in streams(3000)])
+    scale = 1 / found[:, 0, 0]
+    centre = np.linalg.inv(found) @ [8, 6, 1]
+    right, down = (centre[:, 0] - 8) / 17, (centre[:, 1] - 6) / 13
+    assert stats.kstest(scale, stats.uniform(0.5, 1.5).cdf).pvalue > 0.001
+    assert stats.kstest(right, stats.uniform(-0.5, 1).cdf).pvalue > 0.001
+    assert stats.kstest(down, stats.uniform(0.1, 0.1).cdf).pvalue > 0.001
+    assert abs(np.corrcoef([scale, right, down])[np.triu_indices(3, 1)]).max() < 0.08
+
+
+def test_every_quarter_turn_is_as_likely():
+    found = [matrix_of(G.Rot90((0, 1, 3)), rng) for rng in streams(3000)]
+    counts = [sum(matrix[0, 1] == entry for matrix in found) for entry in (0, -1, 1)]
+    assert stats.chisquare(counts).pvalue > 0.001
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
+def test_images_are_transposed_as_often_as_asked(probability):
+    hit = sum(matrix_of(G.Transpose(probability), rng)[0, 0] == 0 for rng in streams(2000))
+    if probability in (0, 1):
+        assert hit == 2000 * probability
+    else:
+        assert stats.binomtest(hit, 2000, probability).pvalue > 0.001
+
+
+# Images
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        G.Rotate(60, border="reflect"),
+        G.Perspective(0.6, fill=9, interpolation="nearest"),
+        G.Affine(20, translate_x=0.2, scale=(0.7, 1.4), shear_y=20, fill=200),
+    ],
+    ids=repr,
+)
+def test_images_are_seen_through_the_map_that_was_drawn(op):
+    x = images(SHAPE)
+    applied = Applied(x, op)
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        np.testing.assert_array_equal(out, through(image, op, matrix_of(op, rng)))
+
+
+def test_a_positive_rotation_is_counter_clockwise_as_in_pillow():
+    x = np.zeros((1, 40, 40, 3), np.uint8)
+    x[0, 5:15, 20:30] = 255
+    out = apply(x, G.Rotate((30, 30)))[0]
+    expected = np.asarray(Image.fromarray(x[0]).rotate(30, Image.Resampling.BILINEAR))
+    assert np.abs(out.astype(int) - expected).mean() < 1
+    assert np.nonzero(out[..., 0])[1].mean() < 20
+
+
+def test_quarter_turns_and_transposing_are_exact_in_half_precision_too():
+    x = images((6, 9), np.float16, count=8)
+    np.testing.assert_array_equal(apply(x, G.Rot90(1)), np.rot90(x, 1, (1, 2)))
+    np.testing.assert_array_equal(apply(x, G.Rot90((-1,))), np.rot90(x, 3, (1, 2)))
+    np.testing.assert_array_equal(apply(x, G.Transpose(1)), x.swapaxes(1, 2))
+
+
+def test_no_amount_gives_the_images_back_bit_for_bit():
+    x = images((11, 11, 3), np.float32)
+    x[0, 0, 0] = -0.0, np.inf, np.nan
+    out = apply(x, *IDENTITIES, G.ElasticDeform(0, 4))
+    assert out.tobytes() == x.tobytes()
+
+
+# Elastic
+
+
+def field_of(rng, amount, spacing, height, width):
+    """Where pixels come from: splines through normal numbers at the points of a grid."""
+    points = [(size - 1) // spacing + 2 for size in (height, width)]
+    places = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
+    found = []
+    for place in places:
+        numbers = np.reshape([rng.normal(0, amount) for _ in range(math.prod(points))], points)
+        moved = ndimage.map_coordinates(numbers, np.divide(places, spacing), order=3, mode="mirror")
+        found.append(place + moved)
+    return found
+
+
+@pytest.mark.parametrize("spacing", [4, 30])
+def test_an_elastic_image_is_moved_by_splines_through_normal_numbers(spacing):
+    x = images(SHAPE)
+    op = G.ElasticDeform(2.5, spacing, border="reflect")
+    applied = Applied(x, op)
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        rows, columns = field_of(rng, 2.5, spacing, *SHAPE[:2])
+        rows = reference.warp_inside(rows, SHAPE[0], REFLECT)
+        columns = reference.warp_inside(columns, SHAPE[1], REFLECT)
+        expected = reference.mixed_pixels(image, rows, columns, (0, 0, 0))
+        # SciPy solves for the splines in another order.
+        assert np.abs(out.astype(int) - expected).max() <= 1
+
+
+def test_labels_move_along_with_an_elastic_image():
+    x = images((13, 17), np.int32)
+    op = G.ElasticDeform((1, 3), 8, fill=-1)
+    assert op.for_labels().interpolation == "nearest"
+    assert op.interpolation == "bilinear"
+    applied = Applied(x, op.for_labels())
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        amount = rng.uniform(1, 3)
+        rows, columns = (np.floor(part + 0.5) for part in field_of(rng, amount, 8, 13, 17))
+        expected = reference.warp_pixels(image[..., None], rows, columns, (-1,))[..., 0]
+        assert np.mean(out != expected) < 0.01
+
+
+# Debug mode
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [
+        (G.Rotate(60, border="reflect"), np.uint8),
+        (G.Perspective(0.6, fill=9, interpolation="nearest"), np.uint8),
+        (G.ElasticDeform(2.5, 4, border="reflect"), np.uint8),
+    ],
+    ids=repr,
+)
+def test_debug_mode_gives_the_same_images(op, dtype, monkeypatch):
+    x = images(SHAPE, dtype)
+    compiled = apply(x, op)
+    monkeypatch.setenv("LOADERX_DEBUG", "1")
+    np.testing.assert_array_equal(apply(x, op), compiled)
+
+
+# Refusals
+
+REFUSED = [
+    (lambda: G.Rotate(-1), "`degrees` (=-1) must be a number of at least 0,"),
+    (lambda: G.Rotate(math.nan), "`degrees` (=nan) must be"),
+    (lambda: G.Rotate(5, interpolation="cubic"), "`interpolation` (='cubic') must be \"bilinear\" or \"nearest\"."),
+    (lambda: G.Rotate(5, border="wrap"), "`border` (='wrap') must be one of 'fill', 'reflect', 'edge'."),
+    (lambda: G.Rotate(5, fill=math.inf), "`fill` (=inf) must be a finite number."),
+    (lambda: G.Affine(scale=0), "`scale` (=0) must be above 0."),
+    (lambda: G.Affine(scale=(0, 1)), "`scale` (=(0, 1)) must be above 0."),
+    (lambda: G.RandomScale(-1), "`scale` (=-1) must be a number of at least 0,"),
+    (lambda: G.Affine(shear_x=90), "`shear_x` (=90) must be a number from 0 to 89,"),
+    (lambda: G.Affine(translate_y="far"), "`translate_y` (='far') must be"),
+    (lambda: G.Perspective(1.5), "`distortion` (=1.5) must be from 0 to 1."),
+    (lambda: G.Rot90(()), "`turns` (=()) must be an integer, or some of them."),
+    (lambda: G.Rot90(1.5), "`turns` (=1.5) must be an integer, or some of them."),
+    (lambda: G.Transpose(2), "`probability` (=2) must be from 0 to 1."),
+    (lambda: G.ElasticDeform(-1), "`amount` (=-1) must be a number of at least 0,"),
+    (lambda: G.ElasticDeform(1, 0), "`spacing` (=0) must be an integer of at least 1."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_parameters_that_cannot_work_are_refused_at_once(make, message):
+    with pytest.raises(lx.ArgumentError, match=re.escape(message)):
+        make()
+
+
+UNFIT = [
+    (G.Rotate(5), (7,), "uint8", "Rotate takes images of shape (height, width, channels) or (height, width), not"),
+    (G.Rotate(5, fill=300), (7, 7, 3), "uint8", "Rotate: `fill` (=300.0) must be a value of uint8; the input is"),
+    (G.Rotate(5), (7, 7, 3), "float16", "Rotate takes integers, float32 or float64, not float16[7, 7, 3]."),
+    (G.Rot90(), (7, 9, 3), "uint8", "Rot90: `turns` (=(0, 1, 2, 3)) must be all even or all odd for images that are"),
+    (G.Transpose(), (7, 9), "uint8", "Transpose: `probability` (=0.5) must be 0 or 1 for images that are not square;"),
+    (G.ElasticDeform(5), (7, 7, 3), "float16", "ElasticDeform takes integers, float32 or float64, not float16["),
+    (G.Rotate(5), (2**16, 2**15), "uint8", "Rotate takes images of at most 2147483647 values, not uint8["),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "shape", "dtype", "message"), UNFIT)
+def test_images_that_cannot_be_taken_are_refused(op, shape, dtype, message):
+    with pytest.raises(lx.ArgumentError, match=re.escape(message)):
+        op.output(Spec(shape, dtype))
+
+
+@pytest.mark.parametrize(("turns", "size"), [((0, 2), (7, 9)), ((1, 3), (9, 7)), (-1, (9, 7))])
+def test_odd_turns_exchange_height_and_width(turns, size):
+    assert G.Rot90(turns).output(Spec((7, 9, 3), np.uint8)).shape == (*size, 3)
+
+
+def test_the_border_is_the_fill_colour_unless_asked():
+    assert G.Rotate(5).border == G.ElasticDeform(5).border == FILL

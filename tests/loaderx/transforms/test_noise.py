@@ -1,0 +1,202 @@
+"""Noise and holes are as likely, as large and as far apart as asked, and others for every sample."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import loaderx as lx
+from loaderx.kernels.draws import next_bits
+from loaderx.transforms.noise import GaussianNoise, GridMask, SaltPepper
+from tests import reference
+from tests.loaderx.transforms.images import Applied, apply, images
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    """Ops in plain Python, their kernels compiled: no other sizes and parameters to compile for."""
+    monkeypatch.setenv("LOADERX_DEBUG", "1")
+
+
+def white_of(x):
+    return 255.0 if x.dtype == np.uint8 else 1.0
+
+
+def noisy(image, rng, std, mean):
+    out, white = image.copy(), white_of(image)
+    deviation, middle = rng.uniform(*std), rng.uniform(*mean)
+    reference.add_noise(out.reshape(-1), next_bits(rng), middle * white, deviation * white, white)
+    return out
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("shape", [(7, 10, 3), (5, 5, 1), (1, 3, 2), (4, 4, 4)])
+def test_noise_equals_its_twin(shape, dtype):
+    x = images(shape, dtype)
+    applied = Applied(x, GaussianNoise((0.05, 0.3), (-0.1, 0.2)))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        np.testing.assert_array_equal(out, noisy(image, rng, (0.05, 0.3), (-0.1, 0.2)))
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(("dtype", "middle"), [(np.uint8, 128), (np.float32, 0.5)])
+def test_noise_is_normal_in_fractions_of_white(dtype, middle):
+    x = np.full((20, 64, 64, 3), middle, dtype)
+    out = apply(x, GaussianNoise(0.05, 0.02)).astype(np.float64)
+    z = (out / white_of(x) - middle / white_of(x) - 0.02) / 0.05
+    # Rounding to levels widens the noise of bytes, and is undone by another such width.
+    if dtype == np.uint8:
+        z += (np.random.default_rng(0).random(z.shape) - 0.5) / (0.05 * 255)
+    width = math.sqrt(1 + (dtype == np.uint8) * 2 / 12 / (0.05 * 255) ** 2)
+    assert stats.kstest(z.reshape(-1) / width, "norm").pvalue > 0.001
+    # Independent from sample to sample, channel to channel and pixel to pixel.
+    for first, second in (
+        (z[0], z[1]), (z[..., 0], z[..., 1]), (z[..., 1], z[..., 2]), (z[:, :-1], z[:, 1:]), (z[:, :, :-1], z[:, :, 1:])
+    ):  # fmt: skip
+        assert abs(np.mean(first * second)) < 5 / math.sqrt(first.size)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_the_deviation_is_drawn_for_every_sample():
+    x = np.full((200, 40, 40, 3), 0.5, np.float32)
+    deviations = apply(x, GaussianNoise((0.02, 0.08))).std(axis=(1, 2, 3))
+    assert stats.kstest(deviations, stats.uniform(0.02, 0.06).cdf).pvalue > 0.001
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_much_noise_is_clipped_to_black_and_white(dtype):
+    x = images((20, 20, 3), dtype)
+    out = apply(x, GaussianNoise(100.0))
+    white = white_of(x)
+    assert np.mean((out == 0) | (out == white)) > 0.98
+    assert abs(np.mean(out == white) - 0.5) < 0.05
+    assert np.all(apply(x, GaussianNoise(0.0, 1e30)) == white)
+    assert np.all(apply(x, GaussianNoise(0.0, -1e30)) == 0)
+
+
+# SaltPepper
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_pixels_become_black_or_white_as_a_whole(dtype):
+    x = images((20, 30, 3), dtype)
+    applied = Applied(x, SaltPepper((0.1, 0.5), (0.2, 0.9)))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        amount, salt = rng.uniform(0.1, 0.5), rng.uniform(0.2, 0.9)
+        bits = reference.hash_index(600, next_bits(rng)).reshape(20, 30) >> np.uint64(8)
+        expected = image.copy()
+        expected[bits < round(amount * 2**24)] = white_of(x)
+        expected[bits < round(amount * (1 - salt) * 2**24)] = 0
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(("amount", "salt"), [(0.0, 0.5), (0.03, 0.5), (0.2, 0.1), (1.0, 0.0), (1.0, 1.0)])  # fmt: skip
+def test_as_many_pixels_are_hit_as_asked(amount, salt):
+    x = np.full((8, 60, 60, 1), 100, np.uint8)
+    out = apply(x, SaltPepper(amount, salt))
+    for level, share in ((255, amount * salt), (0, amount * (1 - salt)), (100, 1 - amount)):
+        hits = int(np.sum(out == level))
+        if share in (0, 1):
+            assert hits == share * x.size
+        else:
+            assert stats.binomtest(hits, x.size, share).pvalue > 0.001
+
+
+# GridMask
+
+
+def masked(image, rng, period, keep, fill):
+    height, width = image.shape[:2]
+    unit = max(2, round(rng.uniform(*period) * min(height, width)))
+    side = unit - round(keep * unit)
+    top, left = rng.integers(0, unit), rng.integers(0, unit)
+    rows, columns = np.arange(height) + top, np.arange(width) + left
+    out = image.copy()
+    out[np.ix_(rows % unit < side, columns % unit < side)] = fill
+    return out
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("shape", [(40, 30, 3), (9, 31, 1), (1, 1, 4)])
+@pytest.mark.parametrize("keep", [0.0, 0.3, 0.5, 1.0])
+def test_a_grid_equals_its_twin(shape, dtype, keep):
+    x = images(shape, dtype)
+    applied = Applied(x, GridMask((0.2, 0.9), keep, fill=0.75 if dtype == np.float32 else 7))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        expected = masked(image, rng, (0.2, 0.9), keep, 0.75 if dtype == np.float32 else 7)
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_the_squares_of_a_grid_have_the_published_share_and_any_place():
+    x = np.ones((300, 40, 40, 1), np.float32)
+    out = apply(x, GridMask(0.25, 0.4))
+    # Units of 10 pixels with squares of 6.
+    np.testing.assert_allclose(np.mean(out == 0, axis=(1, 2, 3)), 0.36)
+    holes = out[..., 0] == 0
+    np.testing.assert_array_equal(holes[:, 10:, :], holes[:, :-10, :])
+    np.testing.assert_array_equal(holes[:, :, 10:], holes[:, :, :-10])
+    corners = [tuple(np.roll(np.argwhere(hole)[0], 1)) for hole in holes]
+    assert len(set(corners)) > 20
+    hits = np.sum(holes[:, 0, 0])
+    assert stats.binomtest(int(hits), 300, 0.36).pvalue > 0.001
+
+
+# All of them
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_nothing_asked_for_is_the_image_bit_for_bit(dtype):
+    x = images((20, 31, 3), dtype)
+    x.reshape(-1)[:2] = 0, white_of(x)
+    ops = GaussianNoise(0.0), SaltPepper(0.0), GridMask(keep=1.0)
+    np.testing.assert_array_equal(apply(x, *ops), x)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_debug_mode_gives_the_same_images(dtype, monkeypatch):
+    x = images((20, 31, 3), dtype)
+    ops = GaussianNoise(), SaltPepper((0.1, 0.3)), GridMask(fill=0.5)
+    compiled = apply(x, *ops)
+    np.testing.assert_array_equal(apply(x, *ops), compiled)
+    assert np.any(apply(x, *ops, seed=1) != compiled)
+    monkeypatch.setenv("LOADERX_DEBUG", "1")
+    np.testing.assert_array_equal(apply(x, *ops), compiled)
+
+
+REFUSED = [
+    (lambda: GaussianNoise(-0.1), "`std` (=-0.1) must be a number of at least 0, a range of two with 0 <= low <= high"),
+    (lambda: GaussianNoise((0.2, 0.1)), "`std` (=(0.2, 0.1)) must be"),
+    (lambda: GaussianNoise(0.1, math.inf), "`mean` (=inf) must be a number that is finite"),
+    (lambda: SaltPepper(1.1), "`amount` (=1.1) must be a number from 0 to 1"),
+    (lambda: SaltPepper(0.1, -1), "`salt` (=-1) must be a number from 0 to 1"),
+    (lambda: GridMask(-1), "`period` (=-1) must be a number of at least 0"),
+    (lambda: GridMask(keep=2), "`keep` (=2) must be a number from 0 to 1"),
+    (lambda: GridMask(fill=math.nan), "`fill` (=nan) must be a finite number."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_parameters_that_cannot_work_are_refused_at_once(make, message):
+    with pytest.raises(lx.ArgumentError, match=re.escape(message)):
+        make()
+
+
+@pytest.mark.parametrize("op", [GaussianNoise(), SaltPepper(), GridMask()], ids=repr)
+@pytest.mark.parametrize(("shape", "dtype"), [((7, 10), "uint8"), ((7, 10, 3), "float16")])
+def test_what_is_no_image_is_refused(op, shape, dtype):
+    with pytest.raises(lx.ArgumentError, match=f"{op.name} takes"):
+        lx.pipeline([op])(np.zeros((2, *shape), dtype))
+
+
+@pytest.mark.parametrize("op", [GaussianNoise(), SaltPepper(), GridMask()], ids=repr)
+def test_labels_of_pixels_stay_as_they_are(op):
+    assert op.for_labels().name == "Identity"
