@@ -21,25 +21,43 @@ if TYPE_CHECKING:
     from .sources import NPDataset as NPDataset
     from .sources import Source as Source
     from .sources import concatenate as concatenate
+    from .sources.cifar import CIFAR10 as CIFAR10
+    from .sources.hugging_face import HFDataset as HFDataset
+    from .sources.image_folder import ImageFolder as ImageFolder
+    from .sources.mnist import MNIST as MNIST
+    from .sources.mnist import IDXDataset as IDXDataset
+    from .sources.packing import PackedDataset as PackedDataset
+    from .sources.polars import PolarsDataset as PolarsDataset
     from .sources.records.dataset import ARDataset as ARDataset
     from .sources.records.writer import write_array_record as write_array_record
+    from .sources.sqlite import SQLiteDataset as SQLiteDataset
+    from .sources.tokens import TokenDataset as TokenDataset
     from .spec import Spec as Spec
     from .transforms import transform as transform
 
 _HOMES = {
     "ARDataset": "sources.records.dataset",
     "ArgumentError": "errors",
+    "CIFAR10": "sources.cifar",
     "ClosedError": "errors",
     "DataError": "errors",
     "DataLoader": "loader",
     "Dataset": "sources",
     "DeviceLoader": "on_device.loader",
+    "HFDataset": "sources.hugging_face",
+    "IDXDataset": "sources.mnist",
+    "ImageFolder": "sources.image_folder",
     "LoaderxError": "errors",
+    "MNIST": "sources.mnist",
     "Mixture": "sources",
     "NPDataset": "sources",
+    "PackedDataset": "sources.packing",
+    "PolarsDataset": "sources.polars",
+    "SQLiteDataset": "sources.sqlite",
     "Source": "sources",
     "Spec": "spec",
     "StateError": "errors",
+    "TokenDataset": "sources.tokens",
     "TransformError": "errors",
     "concatenate": "sources",
     "pipeline": "compiler.direct",

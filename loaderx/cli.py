@@ -1,42 +1,75 @@
-"""The command line: `loaderx demo` and `loaderx --version`."""
+"""The command line: `loaderx COMMAND` and `python -m loaderx COMMAND`."""
 
 import argparse
+import importlib
+import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from loaderx import __version__
-
-# The packages of the extra `examples`, by the names they are imported under.
-EXAMPLE_PACKAGES = frozenset({"flax", "optax", "sklearn"})
+from loaderx.commands import COMMANDS
+from loaderx.commands.demo import EXAMPLE_PACKAGES as EXAMPLE_PACKAGES
+from loaderx.commands.terminal import (
+    FAILED,
+    INTERRUPTED,
+    WRONG_INPUT,
+    MissingPackageError,
+    StoppedError,
+    write_note,
+)
+from loaderx.errors import LoaderxError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status of the process."""
+    options = _parser().parse_args(arguments)
+    command = f"loaderx {options.command}"
+
+    def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+        write_note(f"{command}: {message}")
+
+    try:
+        with warnings.catch_warnings():
+            # Those for the user, once; those for programmers are of no use here.
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = show_warning
+            status: int = options.run(options)
+        # Here, and not when the process ends, where nobody can catch what it raises.
+        sys.stdout.flush()
+    except MissingPackageError as error:
+        write_note(str(error))
+        return FAILED
+    except (LoaderxError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            # Who read the result has seen enough, as `head` has.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FAILED
+        write_note(f"{command}: {_in_one_line(error)}")
+        return WRONG_INPUT
+    except KeyboardInterrupt as error:
+        what = str(error) if isinstance(error, StoppedError) else "stopped"
+        write_note(f"{command}: {what}")
+        return INTERRUPTED
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="loaderx",
         description="A data loader for JAX in which the per-sample work is compiled.",
+        epilog="`loaderx COMMAND --help` explains a command and gives an example.",
     )
     parser.add_argument("--version", action="version", version=f"loaderx {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
-    commands.add_parser(
-        "demo",
-        help="train a small Flax model on scikit-learn's digits and report accuracy and speed",
-    )
-    parser.parse_args(arguments)
-    return _demo()
+    for name in COMMANDS:
+        importlib.import_module(f"loaderx.commands.{name}").add(commands)
+    return parser
 
 
-def _demo() -> int:
-    try:
-        from loaderx import demo
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in EXAMPLE_PACKAGES:
-            raise
-        print(
-            f'loaderx demo needs {missing}, which is not installed: pip install "loaderx[examples]"',
-            file=sys.stderr,
-        )
-        return 1
-    demo.run()
-    return 0
+def _in_one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(str(error).split()) or type(error).__name__

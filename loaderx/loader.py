@@ -3,6 +3,7 @@
 import functools
 import operator
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .assembly import Field, Group, Pipeline
+from .compiler.chain import Chain
 from .compiler.entries import chains
 from .compiler.explain import explain
 from .device import JaxHandOff
@@ -19,7 +21,7 @@ from .order import Order, Remainder, Span
 from .picking import MOST_ROWS, Mixed, Picker, Weighted
 from .ranges import Ranges, union
 from .recipe import MASK, MASK_SPEC, Recipe, with_mask
-from .sources import Mixture, RecordSource, Source, as_source
+from .sources import LocatedSource, Mixture, RecordSource, Source, as_source
 from .sources.source import RowSpec, check_lengths, specs_of
 from .spec import Spec
 
@@ -72,7 +74,9 @@ class DataLoader:
         if sharding is not None and output != "jax":
             raise ArgumentError('`sharding` needs output="jax".')
         if transform is not None and not callable(transform):
-            raise ArgumentError(f"`transform` (={transform!r}) must be callable.")
+            raise ArgumentError(
+                f"`transform` (={transform!r}) must be a function of a batch; ops on samples go to `transforms`."
+            )
         if not isinstance(shuffle, bool | np.bool_):
             raise ArgumentError(f"`shuffle` (={shuffle!r}) must be True or False.")
         if num_epochs is not None:
@@ -98,12 +102,15 @@ class DataLoader:
             raise ArgumentError(f'remainder="pad" adds a field {MASK!r}, and `dataset` has one.')
         device = JaxHandOff(sharding) if output == "jax" else None
         groups = _groups(named, device, transforms, seed)
+        structure = _structure(structure, groups)
         names = [field.name for group in groups for field in group.fields]
         blocks = None
         if device is not None and device.sharded:
             device.check_fields([*names, MASK] if padded else names)
             _check_sharding(device, groups, order, hooked=transform is not None)
             blocks = functools.partial(_blocks, device)
+        # The iterators in use, for their statistics.
+        self.walks: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
         pipeline = Pipeline(groups, order, self._workers, prefetch, blocks)
         self._recipe = Recipe(
             order=order,
@@ -116,7 +123,9 @@ class DataLoader:
 
     def __iter__(self) -> LoaderIterator:
         """A new walk from the start; several may run side by side."""
-        return LoaderIterator(self._recipe, self._workers)
+        walk = LoaderIterator(self._recipe, self._workers)
+        self.walks.add(walk)
+        return walk
 
     def __len__(self) -> int:
         """The number of batches of a finite loader."""
@@ -172,6 +181,11 @@ class DataLoader:
             f"DataLoader({order.rows} rows of {{{fields}}}, batch_size={order.batch_size}, {length}, "
             f"shuffle={order.shuffle}, seed={order.seed}, remainder={order.remainder!r})"
         )
+
+    def _repr_html_(self) -> str:
+        from .html import loader_html
+
+        return loader_html(self)
 
 
 def _fields(dataset: Any, labelset: Any) -> tuple[RowSpec, dict[str, Source]]:
@@ -255,17 +269,38 @@ def _groups(
         )
     }
     found = {} if transforms is None else chains(transforms, raw, seed)
+    made: dict[str, dict[str, Chain | None]] = {field: {} for field in raw}
+    for field, chain in found.items():
+        made[chain.origin][field] = chain
     groups = []
     for name, source in named.items():
-        fields = []
-        for field in members[name]:
-            spec = raw[field][0]
-            chain = found.get(field)
-            final = spec if chain is None else chain.output
-            dtype = final.dtype if device is None else device.dtype(field, final.dtype)
-            fields.append(Field(field, Spec(final.shape, dtype), spec, chain))
-        groups.append(Group(source, tuple(fields)))
+        fields, columns = [], []
+        for column, origin in enumerate(members[name]):
+            spec = raw[origin][0]
+            for field, own in (made[origin] or {origin: None}).items():
+                final = spec if own is None else own.output
+                dtype = final.dtype if device is None else device.dtype(field, final.dtype)
+                fields.append(Field(field, Spec(final.shape, dtype), spec, own))
+                columns.append(column)
+        if isinstance(source, LocatedSource) and not source.fetches:
+            # Each field reads the rows where they lie, and none waits for another.
+            groups += [Group(source, (field,), (0,)) for field in fields]
+        else:
+            groups.append(Group(source, tuple(fields), tuple(columns)))
     return groups
+
+
+def _structure(given: RowSpec, groups: list[Group]) -> RowSpec:
+    """The structure of a batch: that of a row, unless transforms add fields to it."""
+    fields = {field.name: field.spec for group in groups for field in group.fields}
+    if all(field.name == field.origin for group in groups for field in group.fields):
+        return given
+    if isinstance(given, tuple):
+        raise ArgumentError(
+            f"`transforms` makes the fields {', '.join(map(repr, fields))}, which need names: give `dataset` as a "
+            "dict, not as a tuple."
+        )
+    return fields
 
 
 def _names(name: str, source: Source) -> list[str]:

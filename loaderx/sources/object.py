@@ -118,7 +118,13 @@ def _spec_of_row(row: Any, name: str) -> RowSpec:
 
 
 def _spec_of_value(value: Any, name: str) -> Spec:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # a list of arrays of several shapes
+        raise DataError(
+            f"row 0 of {name} is a {type(value).__name__} that is no array ({error}); a row of several values must be "
+            "a tuple or a dict."
+        ) from None
     if array.dtype.hasobject or array.dtype.names is not None or array.dtype.kind in "USV":
         raise DataError(
             f"row 0 of {name} is {type(value).__name__} with dtype {array.dtype}; rows must be "

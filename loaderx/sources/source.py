@@ -89,6 +89,11 @@ class Source(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} rows of {describe(self.spec)})"
 
+    def _repr_html_(self) -> str:
+        from loaderx.html import source_html
+
+        return source_html(self)
+
 
 class LocatedSource(Source):
     """Rows that lie somewhere in memory, so that compiled code can fetch them."""

@@ -235,7 +235,11 @@ def test_a_path_is_refused_with_the_advice_to_open_it(path):
         DataLoader(IMAGES, path)
 
 
-@pytest.mark.parametrize("dataset", [None, 3, {1, 2}, (row for row in IMAGES)], ids=str)
+@pytest.mark.parametrize(
+    "dataset",
+    [None, 3, {1, 2}, (row for row in IMAGES)],
+    ids=lambda dataset: type(dataset).__name__,
+)
 def test_what_is_no_source_is_a_type_error(dataset):
     with refused(TypeError, "a source must be", type(dataset).__name__):
         DataLoader(dataset)
@@ -372,7 +376,9 @@ def test_a_row_unlike_row_0_raises_at_its_step_and_is_named(usual, odd, words):
 
 
 @pytest.mark.parametrize(
-    "row", ["text", b"bytes", None, object(), [1, "a"], {"name": "text"}, (1, None)], ids=str
+    "row",
+    ["text", b"bytes", None, object(), [1, "a"], {"name": "text"}, (1, None)],
+    ids=lambda row: str(row).split(" at ")[0],  # the same in every process
 )
 def test_a_first_row_without_numbers_is_refused(row):
     with refused(DataError, "row 0 of Rows", "numbers"):
@@ -380,7 +386,7 @@ def test_a_first_row_without_numbers_is_refused(row):
 
 
 def test_rows_of_different_lengths_in_one_row_are_refused():
-    with pytest.raises(ValueError, match="inhomogeneous"):
+    with refused(DataError, "row 0 of Rows is a list", "inhomogeneous", "a tuple or a dict"):
         DataLoader(Rows([[1, 2], [3]], None))
 
 

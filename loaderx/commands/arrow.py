@@ -1,0 +1,301 @@
+"""Columns of Parquet files and of Hugging Face `datasets` directories as rows of one shape."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.errors import DataError
+from loaderx.spec import Spec
+
+from .pictures import Decoding, decoding_of
+from .tables import Block, Column, Input, Range, Table, stamp
+from .terminal import UsageError, required
+
+# Rows that are taken from a Parquet file at once, at most.
+BATCH_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user says about columns and pictures."""
+
+    columns: Sequence[str] | None
+    mode: str
+    size: tuple[int, int] | None
+
+
+class ArrowTable(Table):
+    """The columns of something that gives Arrow tables by ranges of rows."""
+
+    def __init__(
+        self,
+        name: str,
+        rows: int,
+        readers: "Mapping[str, ColumnReader]",
+        tables: Callable[[Iterable[Range]], Iterator[Any]],
+    ) -> None:
+        self._name, self._readers, self._tables = name, readers, tables
+        self.rows = rows
+        self.columns = [reader.column for reader in readers.values()]
+
+    def blocks(self, ranges: Iterable[Range]) -> Iterator[Callable[[], Block]]:
+        ranges = list(ranges)
+        for (start, _), table in zip(ranges, self._tables(ranges), strict=True):
+            yield lambda start=start, table=table: self._read(start, table)  # type: ignore[misc]
+
+    def _read(self, start: int, table: Any) -> Block:
+        return {
+            name: reader.read(table.column(name), start) for name, reader in self._readers.items()
+        }
+
+
+@dataclass(frozen=True)
+class ColumnReader:
+    """How an Arrow column becomes an array: by decoding pictures, or as numbers in lists of equal length."""
+
+    source: str
+    column: Column
+    decoding: Decoding | None
+
+    def read(self, values: Any, start: int) -> NDArray[Any]:
+        """Rows, of which the first is the row `start` of the source, for messages."""
+        spec = self.column.spec
+        if self.decoding is not None:
+            pixels = np.empty((len(values), *spec.shape), spec.dtype)
+            for place, value in enumerate(values):
+                name = self._row(start + place)
+                pixels[place] = self.decoding(content_of(value.as_py(), name), name)
+            return pixels
+        arrow = required("pyarrow.compute", "huggingface", "reading Arrow columns")
+        array = _one_array(values)
+        self._refuse_missing(array, start, 1)
+        unit = 1
+        for length in spec.shape:
+            lengths = arrow.list_value_length(array).to_numpy(zero_copy_only=False)
+            wrong = np.flatnonzero(lengths != length)
+            if len(wrong):
+                raise DataError(
+                    f"{self._row(start + int(wrong[0]) // unit)} has a list of length {lengths[wrong[0]]}, and "
+                    f"the first row one of length {length}: lists of one column must be of equal length."
+                )
+            array = _storage(array.flatten())
+            unit *= length
+            self._refuse_missing(array, start, max(unit, 1))
+        numbers: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+        return numbers.astype(spec.dtype, copy=False).reshape(len(values), *spec.shape)
+
+    def _refuse_missing(self, array: Any, start: int, unit: int) -> None:
+        if array.null_count:
+            missing = array.is_null().to_numpy(zero_copy_only=False)
+            row = int(np.flatnonzero(missing)[0]) // unit
+            raise DataError(f"{self._row(start + row)} has no value (null).")
+
+    def _row(self, row: int) -> str:
+        return f"{self.source}, column {self.column.name!r}, row {row}"
+
+
+def content_of(value: Any, name: str) -> Path | bytes:
+    """An encoded picture: bytes, or a struct of bytes and path, as `datasets` stores them."""
+    if isinstance(value, Mapping):
+        encoded = value.get("bytes")
+        value = Path(value["path"]) if encoded is None and value.get("path") else encoded
+    if not isinstance(value, Path | bytes):
+        raise DataError(f"{name} has no value (null).")
+    return value
+
+
+def parquet_input(path: Path, wanted: Wanted) -> Input:
+    """A Parquet file."""
+    arrow = required("pyarrow", "huggingface", "reading Parquet files")
+    parquet = required("pyarrow.parquet", "huggingface", "reading Parquet files")
+    try:
+        file = parquet.ParquetFile(path)
+    except (arrow.ArrowInvalid, OSError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError):
+            raise
+        raise DataError(f"{path} is not a Parquet file, or damaged: {error}") from error
+    schema, rows = file.schema_arrow, file.metadata.num_rows
+    if rows == 0:
+        raise DataError(f"{path} has no rows.")
+    noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = noted.get("info", {}).get("features", {})
+    classes = {
+        name: tuple(feature["names"])
+        for name, feature in features.items()
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+    }
+
+    def first(name: str) -> Any:
+        return next(file.iter_batches(1, columns=[name])).column(0)
+
+    readers, left_out = _readers(str(path), schema, first, classes, wanted)
+    ends = np.cumsum([file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)])
+
+    def tables(ranges: Iterable[Range]) -> Iterator[Any]:
+        opened = parquet.ParquetFile(path)
+        batches: Iterator[Any] | None = None
+        held = None
+        position = 0
+        for start, stop in ranges:
+            if batches is None:
+                group = int(np.searchsorted(ends, start, side="right"))
+                position = int(ends[group - 1]) if group else 0
+                batches = opened.iter_batches(
+                    min(BATCH_ROWS, stop - start),
+                    range(group, opened.num_row_groups),
+                    list(readers),
+                )
+            # `held` are the rows from `position` on.
+            pieces: list[Any] = [] if held is None else [held]
+            have = sum(len(piece) for piece in pieces)
+            while position + have < stop:
+                pieces.append(arrow.Table.from_batches([next(batches)]))
+                have += len(pieces[-1])
+                while position + len(pieces[0]) <= start:
+                    position += len(pieces[0])
+                    have -= len(pieces.pop(0))
+                    if not pieces:
+                        break
+            whole = arrow.concat_tables(pieces)
+            yield whole.slice(start - position, stop - start)
+            held, position = whole.slice(stop - position), stop
+
+    return Input([ArrowTable(str(path), rows, readers, tables)], stamp([path]), left_out)
+
+
+def is_dataset(folder: Path) -> bool:
+    """Whether `save_to_disk` of Hugging Face `datasets` wrote this folder."""
+    return (folder / "dataset_dict.json").is_file() or (
+        (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
+    )
+
+
+def dataset_input(folder: Path, split: str | None, wanted: Wanted) -> Input:
+    """A folder by `save_to_disk`."""
+    library = required("datasets", "huggingface", "reading a folder of Hugging Face `datasets`")
+    try:
+        dataset = library.load_from_disk(str(folder))
+    # Whatever it raises of a folder that looked like one of its own.
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder} cannot be opened by `datasets`: {error}") from error
+    if isinstance(dataset, library.DatasetDict):
+        if split not in dataset:
+            raise UsageError(
+                f"{folder} has the splits {', '.join(dataset)}; choose one of them with --split."
+            )
+        dataset = dataset[split]
+    elif split is not None:
+        raise UsageError(f"{folder} has no splits: leave --split out.")
+    rows = len(dataset)
+    if rows == 0:
+        raise DataError(f"{folder} has no rows.")
+    classes = {
+        name: tuple(feature.names)
+        for name, feature in dataset.features.items()
+        if isinstance(feature, library.ClassLabel) and feature.names
+    }
+    plain = dataset.with_format("arrow")
+    schema = plain[:1].schema
+
+    def first(name: str) -> Any:
+        return plain[:1].column(name)
+
+    readers, left_out = _readers(str(folder), schema, first, classes, wanted)
+    chosen = plain.select_columns(list(readers))
+
+    def tables(ranges: Iterable[Range]) -> Iterator[Any]:
+        for start, stop in ranges:
+            yield chosen[start:stop]
+
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return Input([ArrowTable(str(folder), rows, readers, tables)], stamp(files), left_out)
+
+
+def _readers(
+    source: str,
+    schema: Any,
+    first: Callable[[str], Any],
+    classes: Mapping[str, tuple[str, ...]],
+    wanted: Wanted,
+) -> tuple[dict[str, ColumnReader], list[str]]:
+    """Readers of the columns that are wanted, or of all that can be read, and those that are not."""
+    names = list(schema.names)
+    unknown = [name for name in wanted.columns or () if name not in names]
+    if unknown:
+        raise UsageError(
+            f"{source} has no column {unknown[0]!r}; it has {', '.join(map(repr, names))}."
+        )
+    readers: dict[str, ColumnReader] = {}
+    left_out: list[str] = []
+    for name in wanted.columns or names:
+        kind = schema.field(name).type
+        value = first(name)
+        decoding = None
+        spec: Spec | str
+        if _is_picture(kind):
+            where = f"{source}, column {name!r}, row 0"
+            content = content_of(value[0].as_py(), where)
+            decoding = decoding_of(content, where, wanted.mode, wanted.size)
+            spec = decoding.spec
+        else:
+            spec = _spec_of(_one_array(value))
+        if isinstance(spec, str):
+            problem = f"column {name!r} is of type {kind}, {spec}"
+            if wanted.columns is not None:
+                raise UsageError(f"{source}: {problem}.")
+            left_out.append(problem)
+            continue
+        readers[name] = ColumnReader(source, Column(name, spec, classes.get(name)), decoding)
+    if not readers:
+        raise UsageError(f"{source} has no column of numbers or pictures: {'; '.join(left_out)}.")
+    return readers, left_out
+
+
+def _spec_of(array: Any) -> Spec | str:
+    """What the rows of a column are, by the first of them, or why they are nothing of one shape."""
+    arrow = required("pyarrow", "huggingface", "reading Arrow columns")
+    kinds = arrow.types
+    shape: list[int] = []
+    while (
+        kinds.is_list(array.type)
+        or kinds.is_large_list(array.type)
+        or kinds.is_fixed_size_list(array.type)
+    ):
+        if array.null_count or len(array) == 0:
+            return "whose first row has no value, so that nothing says its shape"
+        shape.append(len(array[0]))
+        array = _storage(array.flatten())
+    kind = array.type
+    if kinds.is_boolean(kind):
+        return Spec(tuple(shape), np.bool_)
+    if kinds.is_integer(kind) or kinds.is_floating(kind):
+        return Spec(tuple(shape), kind.to_pandas_dtype())
+    return "which is neither numbers nor pictures"
+
+
+def _is_picture(kind: Any) -> bool:
+    kinds = required("pyarrow", "huggingface", "reading Arrow columns").types
+    if hasattr(kind, "storage_type"):
+        kind = kind.storage_type
+    if kinds.is_struct(kind):
+        names = {kind.field(place).name for place in range(kind.num_fields)}
+        return names == {"bytes", "path"}
+    return bool(kinds.is_binary(kind) or kinds.is_large_binary(kind))
+
+
+def _one_array(values: Any) -> Any:
+    """A column in one piece, and as it is stored."""
+    if hasattr(values, "combine_chunks"):
+        values = values.combine_chunks()
+        if hasattr(values, "chunks"):
+            values = values.chunk(0)
+    return _storage(values)
+
+
+def _storage(array: Any) -> Any:
+    return getattr(array, "storage", array)

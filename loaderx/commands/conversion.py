@@ -1,0 +1,317 @@
+"""A conversion under way: blocks of rows are read and encoded in threads, and written in order."""
+
+import itertools
+import json
+import os
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loaderx.errors import LoaderxError
+from loaderx.sources.records.writer import RECORD_BYTES, Encoding, in_order, replacing
+
+from .journal import Journal
+from .outputs import NpyOutput, Output, RecordOutput, remove_partial
+from .tables import Block, Column, Input, Range, Table
+from .terminal import Stop, StoppedError, UsageError, progress
+
+RECORD_SUFFIXES = (".array_record", ".arrayrecord", ".ar")
+SUFFIXES = (".npy", ".npz", *RECORD_SUFFIXES)
+# Of rows that a thread takes at once. After Ctrl-C those begun are waited for, so this is small.
+BLOCK_BYTES = 1 << 20
+# Between two notes of how far a conversion is, for each of which the disk must catch up.
+SECONDS_BETWEEN_NOTES = 2.0
+
+
+@dataclass(frozen=True)
+class Format:
+    """How files are written."""
+
+    encoding: Encoding
+    shards: int
+
+
+class ColumnTarget:
+    """The files of one column: one, or several that its rows are divided among."""
+
+    def __init__(self, path: Path, column: Column, rows: int, records: Format | None) -> None:
+        self.column = column
+        self.outputs: list[Output]
+        if records is None:
+            self.edges = [0, rows]
+            self.outputs = [NpyOutput(path, column.spec, rows)]
+        else:
+            count = records.shards
+            self.edges = [rows * k // count for k in range(count + 1)]
+            # As Google's tools name them: `ARDataset("name.array_record")` finds them all.
+            names = [f"{path.name}-{k:05d}-of-{count:05d}" for k in range(count)]
+            self.outputs = [
+                RecordOutput(
+                    path.with_name(name) if count > 1 else path,
+                    column.spec,
+                    self.edges[k + 1] - self.edges[k],
+                    records.encoding,
+                )
+                for k, name in enumerate(names)
+            ]
+        self._current = 0
+
+    def encode(self, block: Block) -> Any:
+        """What `append` takes; all files of a column are encoded alike."""
+        return self.outputs[0].encode(block[self.column.name])
+
+    def open(self, row: int, states: Sequence[dict[str, int]]) -> None:
+        """Be ready for a row; `states` are those of the files up to the one that has it."""
+        self._finished = list(states)
+        self._current = len(self._finished)
+        if self._finished and row < self.edges[-1] and row != self.edges[self._current]:
+            self._current -= 1
+            self.outputs[self._current].open(self._finished.pop())
+        elif row < self.edges[-1]:
+            self.outputs[self._current].open(None)
+
+    def append(self, encoded: Any, stop: int) -> None:
+        """Write a block that ends before the row `stop`, and lies in one file."""
+        output = self.outputs[self._current]
+        output.append(encoded)
+        if stop == self.edges[self._current + 1]:
+            output.finish()
+            self._finished.append({"bytes": output.partial.stat().st_size})
+            self._current += 1
+            if self._current < len(self.outputs):
+                self.outputs[self._current].open(None)
+
+    def states(self, row: int) -> list[dict[str, int]]:
+        """What `open` needs to go on at this row."""
+        if row in self.edges[: self._current + 1]:
+            return list(self._finished)
+        return [*self._finished, self.outputs[self._current].state()]
+
+    def usable(self, states: Sequence[dict[str, int]]) -> bool:
+        """Whether all unfinished files are as long as they should be."""
+        return all(
+            output.usable(state) for output, state in zip(self.outputs, states, strict=False)
+        )
+
+    def sync(self) -> None:
+        """Bring everything to the disk."""
+        if self._current < len(self.outputs):
+            self.outputs[self._current].sync()
+
+
+@dataclass
+class Task:
+    """A table and the files that it becomes."""
+
+    table: Table
+    targets: list[ColumnTarget]
+
+    def ranges(self, done: int, group: int) -> list[Range]:
+        """Blocks of rows, of which none lies in two files; those of an ArrayRecord file consist of whole chunks."""
+        row_bytes = sum(target.column.spec.nbytes + RECORD_BYTES for target in self.targets)
+        step = group * max(1, BLOCK_BYTES // (group * row_bytes))
+        edges = sorted({edge for target in self.targets for edge in target.edges})
+        return [
+            (start, min(start + step, stop))
+            for begin, stop in itertools.pairwise(edges)
+            # Chunks are counted from the beginning of a file.
+            for start in range(begin + max(0, done - begin), stop, step)
+        ]
+
+
+class Conversion:
+    """Everything that one command writes."""
+
+    def __init__(self, source: Input, target: Path, records: Format, options: Any) -> None:
+        self._target = target
+        self.tasks = _tasks(source, target, records)
+        self._group = records.encoding.group
+        self._archive = target.suffix == ".npz"
+        outputs = [output for task in self.tasks for output in _outputs(task)]
+        self._classes = {
+            target.with_name(f"{target.stem}_{one.column.name}_classes.json"): one.column.classes
+            for task in self.tasks
+            for one in task.targets
+            if one.column.classes is not None
+        }
+        self.files = [target] if self._archive else [output.path for output in outputs]
+        self.files += self._classes
+        if len(set(self.files)) < len(self.files):
+            raise UsageError(f"two columns would be written to one file beside {target}.")
+        names = [output.path.name for output in outputs]
+        request = {"source": source.identity, "options": options, "outputs": names}
+        self.journal = Journal(target, request)
+        self.rows = sum(task.table.rows for task in self.tasks)
+        # Of each table the rows that are done, and of each of its columns the states of files.
+        self._progress: list[dict[str, Any]] = []
+
+    @property
+    def done(self) -> int:
+        """Rows that are written."""
+        return sum(entry["rows"] for entry in self._progress)
+
+    def resume(self) -> str | None:
+        """Go on where an earlier run stopped, if that is possible; else say why not."""
+        noted, reason = self.journal.read()
+        if noted is not None:
+            usable = all(
+                target.usable(states)
+                for task, entry in zip(self.tasks, noted, strict=False)
+                for target, states in zip(task.targets, entry["columns"], strict=True)
+            )
+            if usable:
+                self._progress = noted
+                return None
+            reason = "the unfinished files are gone"
+        self.discard()
+        return reason
+
+    def discard(self) -> None:
+        """Remove everything that is unfinished, also what an earlier run left that wrote other files."""
+        for name in self.journal.outputs():
+            remove_partial(self._target.with_name(name))
+        for task in self.tasks:
+            for output in _outputs(task):
+                output.discard()
+        self.journal.remove()
+
+    def run(self, jobs: int, stop: Stop) -> None:
+        """Write everything that is not written yet, and give it its name."""
+        pool = ThreadPoolExecutor(jobs, "loaderx-convert")
+        worth_keeping = True
+        try:
+            with progress(self.rows, self.done, "rows") as bar:
+                for number, task in enumerate(self.tasks):
+                    if number == len(self._progress):
+                        nothing: list[Any] = [[] for _ in task.targets]
+                        self._progress.append({"rows": 0, "columns": nothing})
+                    self._run(task, number, pool, jobs, stop, bar)
+        except LoaderxError:
+            # What the source has wrong does not go away by beginning behind it.
+            worth_keeping = False
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+            for task in self.tasks:
+                for output in _outputs(task):
+                    output.close()
+            if not worth_keeping or self.done == 0:
+                self.discard()
+        self._publish(stop)
+
+    def _run(
+        self, task: Task, number: int, pool: ThreadPoolExecutor, jobs: int, stop: Stop, bar: Any
+    ) -> None:
+        entry = self._progress[number]
+        done = entry["rows"]
+        for target, states in zip(task.targets, entry["columns"], strict=True):
+            target.open(done, states)
+        ranges = task.ranges(done, self._group)
+
+        def encoded(read: Any) -> list[Any]:
+            block = read()
+            return [target.encode(block) for target in task.targets]
+
+        # Taken after whole blocks: a second Ctrl-C may leave a part of one in the files.
+        states = entry["columns"]
+        noted = time.monotonic()
+        blocks = in_order(pool, encoded, task.table.blocks(ranges), jobs + 1)
+        try:
+            for start, end in ranges:
+                with stop.at_once():
+                    columns = next(blocks)
+                for target, column in zip(task.targets, columns, strict=True):
+                    target.append(column, end)
+                done, states = end, [target.states(end) for target in task.targets]
+                bar.update(end - start)
+                if time.monotonic() - noted > SECONDS_BETWEEN_NOTES:
+                    self._note(task, number, done, states)
+                    noted = time.monotonic()
+        except KeyboardInterrupt:
+            reached = self.done - self._progress[number]["rows"] + done
+            raise StoppedError(
+                f"stopped after {reached:,} of {self.rows:,} rows; the same command goes on there"
+                if reached
+                else "stopped before the first rows were written"
+            ) from None
+        finally:
+            self._note(task, number, done, states)
+
+    def _note(self, task: Task, number: int, done: int, states: list[Any]) -> None:
+        for target in task.targets:
+            target.sync()
+        self._progress[number] = {"rows": done, "columns": states}
+        self.journal.write(self._progress)
+
+    def _publish(self, stop: Stop) -> None:
+        """All files appear under their names, after all of them are complete."""
+        for path, names in self._classes.items():
+            with replacing(path) as file:
+                file.write(os.fsencode(json.dumps(names, indent=1, ensure_ascii=False) + "\n"))
+        outputs = [output for task in self.tasks for output in _outputs(task)]
+        if self._archive:
+            try:
+                self._pack(outputs, stop)
+            except KeyboardInterrupt:
+                raise StoppedError(
+                    f"stopped while {self._target} was put together; the same command goes on there"
+                ) from None
+            for output in outputs:
+                output.discard()
+        else:
+            for output in outputs:
+                output.publish()
+        self.journal.remove()
+
+    def _pack(self, outputs: Sequence[Output], stop: Stop) -> None:
+        """The arrays in one .npz file, not compressed, as `np.savez` does it."""
+        with replacing(self._target) as file, zipfile.ZipFile(file, "w") as archive:
+            for output in outputs:
+                name = output.path.name.removeprefix(f"{self._target.name}.")
+                with (
+                    output.partial.open("rb") as array,
+                    archive.open(name, "w", force_zip64=True) as member,
+                ):
+                    while piece := array.read(1 << 22):
+                        member.write(piece)
+                        stop.check()
+
+
+def _outputs(task: Task) -> Iterator[Output]:
+    for target in task.targets:
+        yield from target.outputs
+
+
+def _tasks(source: Input, target: Path, records: Format) -> list[Task]:
+    columns = [column for table in source.tables for column in table.columns]
+    to_records = target.suffix in RECORD_SUFFIXES
+    if records.shards > 1 and not to_records:
+        raise UsageError("--shards is for ArrayRecord files.")
+    for column in columns:
+        if "/" in column.name or "\0" in column.name or column.name.startswith("."):
+            raise UsageError(
+                f"the column {column.name!r} cannot be the name of a file; leave it out by --columns."
+            )
+    tasks = []
+    for table in source.tables:
+        if table.rows == 0:
+            raise UsageError(f"{table.columns[0].name!r} has no rows: there is nothing to convert.")
+        if records.shards > table.rows:
+            raise UsageError(f"--shards (={records.shards}) is more than the {table.rows} rows.")
+        targets = []
+        for column in table.columns:
+            path = target
+            # Single numbers as records would be forty bytes of header each.
+            as_records = to_records and (len(columns) == 1 or column.spec.shape != ())
+            if target.suffix == ".npz":
+                path = target.with_name(f"{target.name}.{column.name}.npy")
+            elif len(columns) > 1:
+                suffix = target.suffix if as_records or not to_records else ".npy"
+                path = target.with_name(f"{target.stem}_{column.name}{suffix}")
+            targets.append(ColumnTarget(path, column, table.rows, records if as_records else None))
+        tasks.append(Task(table, targets))
+    return tasks

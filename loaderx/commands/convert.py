@@ -1,0 +1,260 @@
+"""`loaderx convert`: files of other kinds -> .npy, .npz and ArrayRecord files."""
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .terminal import (
+    DONE,
+    UsageError,
+    axis_length,
+    count_from,
+    ctrl_c_waits,
+    readable_bytes,
+    write_line,
+    write_note,
+)
+
+if TYPE_CHECKING:
+    from .conversion import Conversion
+    from .tables import Input
+
+EPILOG = """\
+what SRC may be:
+  a .npy or .npz file          every array of a .npz file is a column
+  an ArrayRecord file          also `name` or `name@4` for the files name-00000-of-00004 and so on
+  a folder of pictures         a class per sub-folder; needs loaderx[images]
+  a Parquet file               columns of numbers, lists of equal length, pictures; needs loaderx[huggingface]
+  a folder by `save_to_disk`   of Hugging Face `datasets`; needs loaderx[huggingface]
+
+what DST becomes:
+  one column is the file DST. Several are DST with their names in it: train_data.npy and train_label.npy for train.npy.
+  Beside ArrayRecord files, columns of single numbers are .npy files. Class names are train_label_classes.json.
+
+Files appear under their names when all are complete. After Ctrl-C the same command goes on where it stopped: unfinished
+files end in .partial, and DST.partial.json says how far they are and of what source. Delete those to begin again.
+
+examples:
+  loaderx convert train.npy train.array_record
+  loaderx convert train.array_record train.npy
+  loaderx convert photos/ train.array_record --size 224 224 --jobs 8
+  loaderx convert mnist.parquet mnist.npy --columns image label
+"""
+
+
+def add(commands: Any) -> None:
+    """The parser of this command."""
+    parser = commands.add_parser(
+        "convert",
+        help="convert arrays, pictures, Parquet and Hugging Face data to .npy, .npz or ArrayRecord",
+        description="Convert SRC to DST, a name that ends in .npy, .npz or .array_record (or .ar).",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("source", metavar="SRC", help="a file or folder, see below")
+    parser.add_argument(
+        "target", metavar="DST", help="the file to write; its ending says the format"
+    )
+    parser.add_argument(
+        "--columns",
+        nargs="+",
+        metavar="NAME",
+        help="only these, of a .npz file, Parquet or a dataset",
+    )
+    parser.add_argument("--split", metavar="NAME", help="of a dataset with splits")
+    parser.add_argument(
+        "--size",
+        nargs=2,
+        type=count_from(1),
+        metavar=("H", "W"),
+        help="resize the shorter side of pictures and crop the centre; without it all must be of one size",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=("auto", "RGB", "L"),
+        default="auto",
+        help="of pictures: RGB, or L for one grey channel; auto is as the first picture (default)",
+    )
+    parser.add_argument(
+        "--compression",
+        type=compression,
+        default=3,
+        metavar="zstd:LEVEL|none",
+        help="of ArrayRecord files (default: zstd:3)",
+    )
+    parser.add_argument(
+        "--group-size",
+        type=count_from(1),
+        default=1,
+        metavar="N",
+        help="records per chunk of ArrayRecord files; 1 is fast to read in any order (default)",
+    )
+    parser.add_argument(
+        "--shards",
+        type=count_from(1),
+        default=1,
+        metavar="N",
+        help="divide the rows among N ArrayRecord files, DST-00000-of-0000N and so on",
+    )
+    parser.add_argument(
+        "--dtype", metavar="NAME", help="of records in ArrayRecord files that do not say it"
+    )
+    parser.add_argument(
+        "--shape",
+        nargs="*",
+        type=axis_length,
+        metavar="N",
+        help="the same, of one record; the first may be `any`",
+    )
+    parser.add_argument(
+        "--pad-to",
+        type=count_from(1),
+        metavar="N",
+        help="fill up or cut records of various lengths; their lengths are a second column",
+    )
+    parser.add_argument(
+        "--jobs", type=count_from(1), metavar="N", help="threads (default: one per core)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    parser.set_defaults(run=run)
+
+
+def compression(text: str) -> int | None:
+    """A type for argparse: the level of zstd, or None."""
+    kind, _, level = text.partition(":")
+    if text in ("none", "uncompressed"):
+        return None
+    try:
+        number = int(level) if level else 3
+    except ValueError:
+        number = -(1 << 31)
+    if kind != "zstd" or not -131072 <= number <= 22:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not none, zstd or zstd:LEVEL with a level from -131072 to 22"
+        )
+    return number
+
+
+def run(options: argparse.Namespace) -> int:
+    """Convert, and print what was written."""
+    from loaderx.sources.records.writer import Encoding
+
+    from .conversion import SUFFIXES, Conversion, Format
+    from .journal import only_one
+
+    target = Path(options.target)
+    if target.suffix not in SUFFIXES:
+        raise UsageError(f"{target} must end in one of {', '.join(SUFFIXES)}.")
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder {target.parent} to write {target.name} into.")
+    source = opened(options)
+    how = {
+        name: getattr(options, name) for name in (*MEANT_FOR, "mode", "compression", "group_size")
+    }
+    records = Format(Encoding(options.compression, options.group_size), options.shards)
+    conversion = Conversion(source, target, records, how)
+    existing = [file for file in conversion.files if os.path.lexists(file)]
+    if existing and not options.force:
+        raise UsageError(f"{existing[0]} exists already; --force replaces it.")
+    if Path(options.source).resolve() in [file.resolve() for file in existing]:
+        raise UsageError(f"{options.source} is both what is read and what is written.")
+    for line in source.left_out:
+        write_note(f"left out: {line}")
+    with only_one(target):
+        reason = conversion.resume()
+        if reason is not None:
+            write_note(f"beginning again: {reason}")
+        if conversion.done:
+            write_note(f"going on after {conversion.done:,} of {conversion.rows:,} rows")
+        started = time.perf_counter()
+        with ctrl_c_waits() as stop:
+            conversion.run(options.jobs or cores(), stop)
+    _report(conversion, time.perf_counter() - started)
+    return DONE
+
+
+def opened(options: argparse.Namespace) -> "Input":
+    """What SRC names, with the options that are meant for its kind and no others."""
+    from loaderx.sources.records.paths import record_paths
+
+    from .tables import Input, NpyTable, RecordTable, kind_of, npz_tables, stamp
+
+    path = Path(options.source)
+    kind = kind_of(options.source)
+    if kind == "folder":
+        from .arrow import is_dataset
+
+        kind = "dataset" if is_dataset(path) else "pictures"
+    _refuse_options(options, kind)
+    size = tuple(options.size) if options.size else None
+    if kind == "npy":
+        return Input([NpyTable(path)], stamp([path]))
+    if kind == "npz":
+        tables, left_out = npz_tables(path)
+        names = [table.columns[0].name for table in tables]
+        for name in options.columns or ():
+            if name not in names:
+                raise UsageError(
+                    f"{path} has no array {name!r}; it has {', '.join(map(repr, names))}."
+                )
+        chosen = [name for name in names if name in (options.columns or names)]
+        return Input(
+            [tables[names.index(name)] for name in chosen],
+            stamp([path]),
+            [] if options.columns else left_out,
+        )
+    if kind == "records":
+        table = RecordTable(options.source, options.dtype, options.shape, options.pad_to)
+        return Input([table], stamp(record_paths(options.source)))
+    if kind == "pictures":
+        from .pictures import picture_input
+
+        return picture_input(path, options.mode, size)
+    from .arrow import Wanted, dataset_input, parquet_input
+
+    wanted = Wanted(options.columns, options.mode, size)
+    if kind == "parquet":
+        return parquet_input(path, wanted)
+    return dataset_input(path, options.split, wanted)
+
+
+# The kinds of SRC that an option means something for.
+MEANT_FOR = {
+    "columns": ("npz", "parquet", "dataset"),
+    "split": ("dataset",),
+    "size": ("pictures", "parquet", "dataset"),
+    "dtype": ("records",),
+    "shape": ("records",),
+    "pad_to": ("records",),
+}
+
+
+def _refuse_options(options: argparse.Namespace, kind: str) -> None:
+    """An option that would be ignored is a misunderstanding."""
+    for name, kinds in MEANT_FOR.items():
+        if getattr(options, name) is not None and kind not in kinds:
+            option = name.replace("_", "-")
+            raise UsageError(
+                f"--{option} means nothing for {options.source}, which is of the kind {kind!r}."
+            )
+
+
+def _report(conversion: "Conversion", seconds: float) -> None:
+    width = max(len(str(file)) for file in conversion.files)
+    for file in conversion.files:
+        write_line(f"{file!s:{width}}  {readable_bytes(file.stat().st_size)}")
+    shown = ", ".join(
+        f"{target.column.name} {target.column.spec}"
+        for task in conversion.tasks
+        for target in task.targets
+    )
+    write_line(f"{conversion.rows:,} rows in {seconds:.1f} s: {shown}")
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,141 @@
+"""The loader that a user names on the command line, as `module:name` or `file.py:name`."""
+
+import argparse
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from .terminal import FAILED, UsageError, write_note
+
+if TYPE_CHECKING:
+    from loaderx.loader import DataLoader
+
+TARGET_HELP = "module:name or file.py:name of a DataLoader, or of a function that gives one"
+
+
+class TheirError(Exception):
+    """What the user's own code raised while the loader was asked for."""
+
+
+def with_loader(
+    options: argparse.Namespace, work: "Callable[[DataLoader, argparse.Namespace], int]"
+) -> int:
+    """Do something with the loader that is named; the user's own mistakes are shown where they are."""
+    try:
+        loader = find(options.target)
+    except TheirError as error:
+        cause = error.__cause__
+        assert cause is not None
+        write_note(
+            "".join(traceback.format_exception(cause.with_traceback(_theirs(cause)))).rstrip()
+        )
+        write_note(f"loaderx {options.command}: {error}")
+        return FAILED
+    return work(loader, options)
+
+
+def find(target: str) -> "DataLoader":
+    """Import what is named, and call it if it is a function."""
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise UsageError(
+            f"{target!r} must be module:name or file.py:name, such as train.py:loader."
+        )
+    module = _module(place)
+    if not hasattr(module, name):
+        raise UsageError(f"{place} has no {name!r}{_hint(module)}.")
+    return _as_loader(getattr(module, name), target, module)
+
+
+def _as_loader(value: Any, target: str, module: ModuleType) -> "DataLoader":
+    from loaderx.loader import DataLoader
+
+    given = "is"
+    if inspect.isroutine(value):
+        try:
+            inspect.signature(value).bind()
+        except (TypeError, ValueError):
+            raise UsageError(
+                f"{target} is a function that needs arguments; name one without, or a DataLoader."
+            ) from None
+        value = _theirs_to_run(value, f"calling {target} failed, see above")
+        given = "gives"
+    if not isinstance(value, DataLoader):
+        kind = type(value).__name__
+        article = "an" if kind[:1].lower() in "aeiou" else "a"
+        raise UsageError(
+            f"{target} {given} {article} {kind}, not a DataLoader or a function that gives one"
+            f"{_hint(module)}."
+        )
+    return value
+
+
+def _hint(module: ModuleType) -> str:
+    """The loaders that there are."""
+    from loaderx.loader import DataLoader
+
+    names = [name for name, value in vars(module).items() if isinstance(value, DataLoader)]
+    return f"; its loaders are {', '.join(names)}" if names else ""
+
+
+def _module(place: str) -> ModuleType:
+    failed = f"importing {place} failed, see above"
+    if not place.endswith(".py"):
+        if not all(part.isidentifier() for part in place.split(".")):
+            raise UsageError(f"{place!r} is no name of a module, and no file that ends in .py.")
+        # As `python -m` does; a script in bin/ has its own folder there.
+        sys.path.insert(0, "")
+        try:
+            module: ModuleType = _theirs_to_run(lambda: importlib.import_module(place), failed)
+            return module
+        except TheirError as error:
+            missing = getattr(error.__cause__, "name", None)
+            if isinstance(error.__cause__, ModuleNotFoundError) and (
+                place == missing or place.startswith(f"{missing}.")
+            ):
+                raise UsageError(f"there is no module {place!r}.") from None
+            raise
+    path = Path(place)
+    if not path.is_file():
+        raise UsageError(f"there is no file {place}.")
+    # Its neighbours are found as they are by `python file.py`.
+    sys.path.insert(0, str(path.resolve().parent))
+    # A file may be called as a module that is in use already.
+    name = path.stem if path.stem not in sys.modules else f"_loaderx_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    own = importlib.util.module_from_spec(spec)
+    sys.modules[name] = own
+    execute = spec.loader.exec_module
+    _theirs_to_run(lambda: execute(own), failed)
+    return own
+
+
+def _theirs_to_run(call: Callable[[], Any], failed: str) -> Any:
+    try:
+        return call()
+    except SystemExit as error:
+        raise UsageError(
+            f"it ended the program ({error.code}); what it does as a program belongs behind "
+            '`if __name__ == "__main__":`.'
+        ) from None
+    except Exception as error:
+        raise TheirError(failed) from error
+
+
+def _theirs(error: BaseException) -> Any:
+    """The traceback from where the user's code begins."""
+    frame = error.__traceback__
+    while frame is not None:
+        name = frame.tb_frame.f_code.co_filename
+        if name != __file__ and "importlib" not in name:
+            return frame
+        frame = frame.tb_next
+    return error.__traceback__

@@ -1,0 +1,225 @@
+"""What can be written: .npy and ArrayRecord files that grow as `.partial` and may go on after an interruption."""
+
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.kernels.framing import SIGNATURE
+from loaderx.sources.records.writer import (
+    Chunks,
+    Content,
+    Encoding,
+    Layout,
+    Records,
+    footer_of,
+    frame,
+    marker,
+    padding_from,
+    postscript_of,
+)
+from loaderx.spec import Spec
+
+from .terminal import UsageError
+
+
+def partial_of(path: Path) -> Path:
+    """Where a file grows."""
+    return path.with_name(f"{path.name}.partial")
+
+
+def index_of(path: Path) -> Path:
+    """Where the index of an ArrayRecord file grows."""
+    return path.with_name(f"{path.name}.partial.index")
+
+
+def remove_partial(path: Path) -> None:
+    """Remove what there is of an unfinished file."""
+    for file in (partial_of(path), index_of(path)):
+        file.unlink(missing_ok=True)
+
+
+class Output(ABC):
+    """A file of so many rows. Blocks are encoded in threads, and appended in order."""
+
+    def __init__(self, path: Path, spec: Spec, rows: int) -> None:
+        self.path, self.spec, self.rows = path, spec, rows
+        self.partial = partial_of(path)
+        self._file: BinaryIO | None = None
+
+    @abstractmethod
+    def encode(self, block: NDArray[Any]) -> Any:
+        """What `append` takes, of a block of rows."""
+
+    @abstractmethod
+    def append(self, encoded: Any) -> None:
+        """Write a block."""
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Write what stands in front of the first row."""
+
+    @abstractmethod
+    def state(self) -> dict[str, int]:
+        """What `open` needs to go on here."""
+
+    def open(self, state: dict[str, int] | None) -> None:
+        """Begin, or go on at a state."""
+        if state is None:
+            self._file = self.partial.open("wb")
+            self._begin()
+            return
+        self._file = self.partial.open("r+b")
+        self._file.truncate(state["bytes"])
+        self._file.seek(state["bytes"])
+
+    def usable(self, state: dict[str, int]) -> bool:
+        """Whether the unfinished file reaches to where a state says that it does."""
+        return self.partial.is_file() and self.partial.stat().st_size >= state["bytes"]
+
+    @property
+    def file(self) -> BinaryIO:
+        """The open file."""
+        assert self._file is not None
+        return self._file
+
+    def sync(self) -> None:
+        """Bring everything to the disk."""
+        if self._file is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def finish(self) -> None:
+        """Write what stands behind the last row, and close."""
+        self.sync()
+        self.close()
+
+    def close(self) -> None:
+        """Close, finished or not."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def publish(self) -> None:
+        """Give the finished file its name."""
+        self.partial.replace(self.path)
+
+    def discard(self) -> None:
+        """Remove what is unfinished."""
+        self.close()
+        remove_partial(self.path)
+
+
+class NpyOutput(Output):
+    """A .npy file, byte for byte as `np.save` writes it."""
+
+    def __init__(self, path: Path, spec: Spec, rows: int) -> None:
+        super().__init__(path, spec, rows)
+        if np.dtype(spec.dtype.str) != spec.dtype:
+            raise UsageError(
+                f"{path}: a .npy file cannot say that it holds {spec.dtype}; convert to an ArrayRecord file instead."
+            )
+
+    def encode(self, block: NDArray[Any]) -> Any:
+        return np.ascontiguousarray(block, self.spec.dtype).reshape(-1).view(np.uint8).data
+
+    def append(self, encoded: Any) -> None:
+        self.file.write(encoded)
+
+    def _begin(self) -> None:
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self.spec.dtype),
+            "fortran_order": False,
+            "shape": (self.rows, *self.spec.shape),
+        }
+        np.lib.format.write_array_header_1_0(self.file, header)
+
+    def state(self) -> dict[str, int]:
+        return {"bytes": self.file.tell()}
+
+
+class RecordOutput(Output):
+    """An ArrayRecord file, byte for byte as `write_array_record` writes it; its index grows in a file beside it."""
+
+    def __init__(self, path: Path, spec: Spec, rows: int, encoding: Encoding) -> None:
+        super().__init__(path, spec, rows)
+        self._encoding = encoding
+        self._dtype = spec.dtype.newbyteorder("<")
+        self._layout = Layout()
+        self._index_partial = index_of(path)
+        self._index: BinaryIO | None = None
+
+    def encode(self, block: NDArray[Any]) -> Any:
+        values = np.ascontiguousarray(block, self._dtype).reshape(-1).view(np.uint8)
+        sizes = np.full(len(block), self.spec.nbytes, np.int64)
+        return self._encoding.encode(lambda: Records(values, sizes))
+
+    def append(self, encoded: Any) -> None:
+        chunks, begins = self._layout.place(encoded)
+        self.file.write(frame((chunks, begins)).data)
+        entries = np.stack([begins[:-1], chunks.decoded, chunks.records], axis=1)
+        self.index.write(entries.astype(np.int64).tobytes())
+
+    @property
+    def index(self) -> BinaryIO:
+        """Three numbers for each chunk: where it begins, and its bytes and records."""
+        assert self._index is not None
+        return self._index
+
+    def open(self, state: dict[str, int] | None) -> None:
+        self._index = self._index_partial.open("w+b" if state is None else "r+b")
+        if state is not None:
+            self._index.truncate(state["index"])
+            self._index.seek(state["index"])
+            self._layout.position = state["bytes"]
+        super().open(state)
+
+    def usable(self, state: dict[str, int]) -> bool:
+        return super().usable(state) and (
+            "index" not in state
+            or (
+                self._index_partial.is_file()
+                and self._index_partial.stat().st_size >= state["index"]
+            )
+        )
+
+    def _begin(self) -> None:
+        self._lay(marker(SIGNATURE, 0))
+
+    def _lay(self, chunks: Chunks) -> None:
+        self.file.write(frame(self._layout.place(chunks)).data)
+
+    def state(self) -> dict[str, int]:
+        return {"bytes": self._layout.position, "index": self.index.tell()}
+
+    def sync(self) -> None:
+        super().sync()
+        if self._index is not None:
+            self._index.flush()
+            os.fsync(self._index.fileno())
+
+    def finish(self) -> None:
+        self.index.seek(0)
+        entries = np.frombuffer(self.index.read(), np.int64).reshape(-1, 3)
+        begins, decoded, records = np.ascontiguousarray(entries.T)
+        content = Content(self._dtype, self.spec.shape)
+        footer = footer_of([(begins, decoded, records)], self._encoding, content)
+        postscript = postscript_of(self._layout.position)
+        for chunks in (footer, postscript):
+            self._lay(chunks)
+            for padding in padding_from(self._layout.position):
+                self._lay(padding)
+        super().finish()
+
+    def publish(self) -> None:
+        super().publish()
+        self._index_partial.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        super().close()
+        if self._index is not None:
+            self._index.close()
+            self._index = None

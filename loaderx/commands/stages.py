@@ -1,0 +1,333 @@
+"""What a loader does with its time: a run of it with a clock in every stage, and each op on its own."""
+
+import contextlib
+import dataclasses
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.assembly import Assembly, Group
+from loaderx.compiler.chain import Chain
+from loaderx.html import ops_of
+from loaderx.iterator import LoaderIterator
+from loaderx.loader import DataLoader
+from loaderx.order import Span
+from loaderx.recipe import Recipe
+from loaderx.sources import LocatedSource
+from loaderx.sources.located import located_in
+from loaderx.sources.source import specs_of
+
+from .bench import Limit, Report, Stage
+
+# Samples on which ops are measured one by one, and how many bytes these may have.
+SAMPLES = 64
+SAMPLE_BYTES = 1 << 26
+REPEATS = 5
+# Seconds after which a stage is not measured once more.
+PATIENCE = 1.0
+WARM_UP_BATCHES = 4
+# Beyond the caches of most machines.
+COPIED_BYTES = 1 << 25
+COPY_SECONDS = 0.5
+MOST = 0.5
+
+
+@dataclass
+class Clock:
+    """Seconds that threads spent in what recipes do. Every thread has entries of its own, so nothing is locked."""
+
+    spent: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def note(self, what: str, began: float) -> None:
+        key = (what, threading.get_ident())
+        self.spent[key] = self.spent.get(key, 0.0) + time.perf_counter() - began
+
+    def seconds(self, what: str) -> float:
+        return sum(seconds for (noted, _), seconds in self.spent.items() if noted == what)
+
+    def share_of(self, thread: int) -> float:
+        """The part of the work that one thread did."""
+        own = sum(seconds for (_, noted), seconds in self.spent.items() if noted == thread)
+        return own / (sum(self.spent.values()) or 1.0)
+
+
+@dataclass(frozen=True)
+class TimedRecipe(Recipe):
+    """A recipe that notes how long its steps take."""
+
+    clock: Clock
+
+    def begin(self, step: int, span: Span) -> Assembly:
+        began = time.perf_counter()
+        try:
+            return super().begin(step, span)
+        finally:
+            self.clock.note("order", began)
+
+    def fill(self, assembly: Assembly, phase: int, part: int) -> None:
+        began = time.perf_counter()
+        super().fill(assembly, phase, part)
+        self.clock.note("fill", began)
+
+    def finish(self, assembly: Assembly) -> Any:
+        began = time.perf_counter()
+        batch = super().finish(assembly)
+        wait_for(batch)
+        self.clock.note("finish", began)
+        return batch
+
+
+def measure(loader: DataLoader, seconds: float) -> Report:
+    """Run the loader, and say what its threads did meanwhile."""
+    recipe, workers = loader._recipe, loader._workers
+    order = recipe.order
+    clock = Clock()
+    timed = TimedRecipe(
+        **{each.name: getattr(recipe, each.name) for each in dataclasses.fields(recipe)},
+        clock=clock,
+    )
+    if recipe.hook is not None:
+        timed = dataclasses.replace(timed, hook=_timed_hook(recipe.hook, clock))
+    with contextlib.closing(_Walk(timed, workers)) as walk:
+        began = time.perf_counter()
+        walk.samples_of_next()
+        first_seconds = time.perf_counter() - began
+        for _ in range(WARM_UP_BATCHES + recipe.pipeline.ahead):
+            if time.perf_counter() - began > first_seconds + max(seconds, 1.0):
+                break
+            walk.samples_of_next()
+        clock.spent.clear()
+        batches = samples = 0
+        began = time.perf_counter()
+        while batches == 0 or time.perf_counter() - began < seconds:
+            samples += walk.samples_of_next()
+            batches += 1
+        elapsed = time.perf_counter() - began
+        spent = Clock(dict(clock.spent))
+    stages = _stages(loader, spent, samples, elapsed)
+    return Report(
+        fields={each.name: str(each.spec) for each in recipe.pipeline.fields},
+        rows=order.rows,
+        batch_size=order.batch_size,
+        workers=workers,
+        cores=_cores(),
+        first_batch_seconds=first_seconds,
+        seconds=elapsed,
+        batches=batches,
+        samples=samples,
+        stages=stages,
+        limit=_limit(recipe, workers, samples / elapsed),
+    )
+
+
+class _Walk:
+    """Batches without end, also of a finite loader."""
+
+    def __init__(self, recipe: Recipe, workers: int) -> None:
+        self._recipe, self._workers = recipe, workers
+        self._iterator = LoaderIterator(recipe, workers)
+        self._size = recipe.order.batch_size
+        self._position = 0
+
+    def samples_of_next(self) -> int:
+        """How many samples the next batch has."""
+        try:
+            next(self._iterator)
+        except StopIteration:
+            self._iterator.close()
+            self._iterator = LoaderIterator(self._recipe, self._workers)
+            self._position = 0
+            next(self._iterator)
+        before, self._position = self._position, int(self._iterator.get_state()["position"])
+        return min(self._size, self._position - before)
+
+    def close(self) -> None:
+        self._iterator.close()
+
+
+def _timed_hook(hook: Callable[[Any], Any], clock: Clock) -> Callable[[Any], Any]:
+    def run(batch: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return hook(batch)
+        finally:
+            clock.note("hook", began)
+
+    return run
+
+
+def wait_for(batch: Any) -> None:
+    """Arrays of JAX are there before what they hold is."""
+    if isinstance(batch, dict | tuple | list):
+        for value in batch.values() if isinstance(batch, dict) else batch:
+            wait_for(value)
+    elif hasattr(batch, "block_until_ready"):
+        batch.block_until_ready()
+
+
+def _stages(loader: DataLoader, clock: Clock, samples: int, elapsed: float) -> list[Stage]:
+    """The stages in the order in which a batch comes through them; together they are the time of all threads."""
+    recipe = loader._recipe
+    alone = _alone(loader)
+    whole = sum(stage.seconds for stage in alone) or 1.0
+    # Fetching and ops are one pass where they can be; each gets its part of what that took.
+    filled = clock.seconds("fill")
+    stages = [Stage("order", "order", "", clock.seconds("order"))]
+    stages += [
+        dataclasses.replace(stage, seconds=stage.seconds / whole * filled) for stage in alone
+    ]
+    hook = clock.seconds("hook")
+    if recipe.hook is not None:
+        name = getattr(recipe.hook, "__name__", type(recipe.hook).__name__)
+        stages.append(Stage("hook", f"{name} (each batch)", "Python", hook))
+    stages.append(Stage("hand-off", "hand-off", "", clock.seconds("finish") - hook))
+    work = sum(stage.seconds for stage in stages)
+    # Small batches are built by the consumer itself, and the workers have nothing to do with them.
+    alone_at_it = clock.share_of(threading.get_ident()) > MOST
+    threads = 1 if alone_at_it else min(loader._workers, _cores())
+    stages.append(Stage("waiting", "waiting", "", max(0.0, threads * elapsed - work)))
+    return [dataclasses.replace(stage, seconds=stage.seconds / samples) for stage in stages]
+
+
+def _alone(loader: DataLoader) -> list[Stage]:
+    """Seconds per sample of every source and every op on its own, in one thread."""
+    pipeline = loader._recipe.pipeline
+    fetching: list[Stage] = []
+    working: list[Stage] = []
+    for group in pipeline.groups:
+        seconds, columns = _fetch(loader, group)
+        names = list(dict.fromkeys(each.origin for each in group.fields))
+        source = type(group.source).__name__
+        how = "compiled" if isinstance(group.source, LocatedSource) else "Python"
+        known = next(
+            (n for n, s in enumerate(fetching) if s.name == f"fetch {', '.join(names)}"), None
+        )
+        if known is None:
+            fetching.append(Stage("fetch", f"fetch {', '.join(names)}", how, seconds, source))
+        else:
+            # Views read the rows of one field once each.
+            before = fetching[known]
+            fetching[known] = dataclasses.replace(before, seconds=before.seconds + seconds)
+        for each, column in zip(group.fields, group.columns, strict=True):
+            if each.chain is not None:
+                working += _ops(each.name, each.chain, columns[column])
+    return fetching + working
+
+
+def _fetch(loader: DataLoader, group: Group) -> tuple[float, list[NDArray[Any]]]:
+    """Seconds per row, each time for rows of another part of the stream, and the rows that were read first."""
+    specs = specs_of(group.source.spec)
+    order = loader._recipe.order
+    row_bytes = max(1, sum(spec.nbytes for spec in specs))
+    count = max(2, min(SAMPLES, order.rows, SAMPLE_BYTES // row_bytes))
+    out = [np.empty((count, *spec.shape), spec.dtype) for spec in specs]
+    began = time.perf_counter()
+    spent, repeats = 0.0, 0
+    for repeat in range(REPEATS + 1):
+        positions = np.arange(repeat * count, (repeat + 1) * count, dtype=np.int64)
+        rows = order.rows_at(positions)
+        start = time.perf_counter()
+        group.source.read(rows, out)
+        if repeat > 0 or time.perf_counter() - began > PATIENCE:
+            spent, repeats = spent + time.perf_counter() - start, repeats + 1
+        if time.perf_counter() - began > PATIENCE:
+            break
+    return spent / repeats / count, out
+
+
+def _ops(name: str, chain: Chain, samples: NDArray[Any]) -> list[Stage]:
+    """Every op of a field, in seconds that add up to what all of them take together."""
+    whole, _ = _run(chain, samples)
+    taken: list[float] = []
+    spec = chain.input
+    for step in chain.steps:
+        alone = Chain(spec, samples[0].copy)
+        alone.add(step)
+        alone.compile()
+        spec = alone.output
+        seconds, samples = _run(alone, samples)
+        taken.append(seconds)
+    total = sum(taken) or 1.0
+    return [
+        Stage("op", f"{name}: {op}", "compiled" if compiled else "Python", own / total * whole, op)
+        for (op, compiled), own in zip(ops_of(chain), taken, strict=True)
+    ]
+
+
+def _run(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+    """Seconds per sample in one thread, the best of a few times, and what becomes of the samples."""
+    count = len(samples)
+    positions = np.arange(count, dtype=np.int64)
+    best = float("inf")
+    began = time.perf_counter()
+    rows = samples
+    for _ in range(REPEATS):
+        rows, seconds = samples, 0.0
+        for phase, current in enumerate(chain.phases):
+            if phase == 0 and not current.segments:
+                continue
+            out = np.empty((count, *current.output.shape), current.output.dtype)
+            # Memory that was touched before, as that of batches is.
+            out[...] = 0
+            located = located_in(rows)
+            start = time.perf_counter()
+            chain.run(phase, 0, 0, positions, located, rows, out)
+            seconds += time.perf_counter() - start
+            rows = out
+        best = min(best, seconds)
+        if time.perf_counter() - began > PATIENCE:
+            break
+    return best / count, rows
+
+
+def _limit(recipe: Recipe, workers: int, rate: float) -> Limit:
+    """As many samples per second as there would be if their bytes were only copied."""
+    fields = recipe.pipeline.fields
+    read = sum({each.origin: each.raw.nbytes for each in fields}.values())
+    written = sum(each.spec.nbytes for each in fields)
+    speed = copy_speed(workers)
+    samples = speed / max(1, read + written)
+    return Limit(read, written, workers, speed, samples, rate / samples)
+
+
+def copy_speed(threads: int) -> float:
+    """Bytes per second, read and written, while threads copy memory of their own."""
+    pairs = [
+        (np.ones(COPIED_BYTES // threads, np.uint8), np.zeros(COPIED_BYTES // threads, np.uint8))
+        for _ in range(threads)
+    ]
+    copied = [0] * threads
+    gate = threading.Barrier(threads + 1)
+    stop = threading.Event()
+
+    def copy(number: int) -> None:
+        given, out = pairs[number]
+        gate.wait()
+        while not stop.is_set():
+            np.copyto(out, given)
+            copied[number] += 2 * given.nbytes
+
+    crew = [threading.Thread(target=copy, args=(number,), daemon=True) for number in range(threads)]
+    for thread in crew:
+        thread.start()
+    gate.wait()
+    began = time.perf_counter()
+    stop.wait(COPY_SECONDS)
+    elapsed = time.perf_counter() - began
+    done = sum(copied)
+    stop.set()
+    for thread in crew:
+        thread.join()
+    return max(1, done) / elapsed
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

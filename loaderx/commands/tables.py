@@ -1,0 +1,258 @@
+"""What can be read: columns of rows, in blocks, from .npy, .npz and ArrayRecord files."""
+
+import math
+import tempfile
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.errors import DataError, LoaderxError
+from loaderx.sources.npy import MappedFile, read_header
+from loaderx.sources.records.dataset import ARDataset
+from loaderx.sources.records.file import VERIFY
+from loaderx.sources.records.paths import record_paths
+from loaderx.sources.records.reader import Kept, Reader, open_reader
+from loaderx.spec import Spec
+
+from .terminal import UsageError, readable_shape
+
+Block = dict[str, NDArray[Any]]
+Range = tuple[int, int]
+# What zipfile raises of archives that are damaged, encrypted or compressed by something unknown.
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table; `classes` are the names that its integers stand for."""
+
+    name: str
+    spec: Spec
+    classes: tuple[str, ...] | None = None
+
+
+class Table(ABC):
+    """Columns of the same number of rows."""
+
+    rows: int
+    columns: Sequence[Column]
+
+    @abstractmethod
+    def blocks(self, ranges: Iterable[Range]) -> Iterator[Callable[[], Block]]:
+        """The rows of ascending ranges, each as a function for a thread to call."""
+
+
+@dataclass
+class Input:
+    """All tables of a source, what tells this source from a changed one, and what of it is not read."""
+
+    tables: list[Table]
+    identity: Any
+    left_out: list[str] = field(default_factory=list)
+
+
+class NpyTable(Table):
+    """A .npy file."""
+
+    def __init__(self, path: Path, name: str = "data") -> None:
+        self.file = MappedFile(path)
+        array = self.file.array
+        if array.ndim == 0:
+            raise DataError(f"{path} holds a single value: there are no rows.")
+        self.rows = len(array)
+        self.columns = [Column(name, Spec(array.shape[1:], array.dtype))]
+
+    def blocks(self, ranges: Iterable[Range]) -> Iterator[Callable[[], Block]]:
+        name = self.columns[0].name
+        for start, stop in ranges:
+            self.file.check()
+            part = self.file.array[start:stop]
+            yield lambda part=part: {name: np.ascontiguousarray(part)}  # type: ignore[misc]
+
+
+class NpzTable(Table):
+    """One array of a .npz file, which is decompressed from its beginning to its end."""
+
+    def __init__(self, path: Path, member: str) -> None:
+        self._path, self._member = path, member
+        name = member.removesuffix(".npy")
+        with zipfile.ZipFile(path) as archive:
+            self.info = archive.getinfo(member)
+            with self._errors(), archive.open(member) as stream:
+                shape, self.order, dtype = read_header(stream, Path(f"{path}, array {name!r}"))  # type: ignore[arg-type]
+                self._offset = stream.tell()
+        if not shape:
+            raise DataError(f"{path}, array {name!r} holds a single value: there are no rows.")
+        self.rows = shape[0]
+        self.columns = [Column(name, Spec(shape[1:], dtype))]
+
+    def _errors(self) -> "_ZipErrors":
+        return _ZipErrors(f"{self._path}, array {self._member.removesuffix('.npy')!r}")
+
+    def blocks(self, ranges: Iterable[Range]) -> Iterator[Callable[[], Block]]:
+        (column,) = self.columns
+        row_bytes = column.spec.nbytes
+        with zipfile.ZipFile(self._path) as archive:
+            with self._errors():
+                stream = archive.open(self._member)
+            with stream:
+                if self.order == "F" and self.rows > 1 and math.prod(column.spec.shape) > 1:
+                    with self._errors():
+                        array = self._unpacked(stream)
+                    for start, stop in ranges:
+                        yield lambda part=array[start:stop]: {  # type: ignore[misc]
+                            column.name: np.ascontiguousarray(part)
+                        }
+                    return
+                for start, stop in ranges:
+                    with self._errors():
+                        stream.seek(self._offset + start * row_bytes)
+                        values = stream.read((stop - start) * row_bytes)
+                        if len(values) != (stop - start) * row_bytes:
+                            raise EOFError("it ends before its last row")
+                    block = np.frombuffer(values, column.spec.dtype)
+                    block = block.reshape(stop - start, *column.spec.shape)
+                    yield lambda block=block: {column.name: block}  # type: ignore[misc]
+
+    def _unpacked(self, stream: IO[bytes]) -> NDArray[Any]:
+        """An array in Fortran order has its rows all over: it is unpacked into a file without a name."""
+        (column,) = self.columns
+        with tempfile.TemporaryFile() as file:
+            stream.seek(self._offset)
+            while piece := stream.read(1 << 22):
+                file.write(piece)
+            file.flush()
+            shape = (self.rows, *column.spec.shape)
+            return np.memmap(file, column.spec.dtype, "r", 0, shape, "F")
+
+    def verify(self, seen: Callable[[int], Any]) -> None:
+        """Read all of it: the archive has a checksum of each array."""
+        with (
+            zipfile.ZipFile(self._path) as archive,
+            self._errors(),
+            archive.open(self._member) as stream,
+        ):
+            while piece := stream.read(1 << 22):
+                seen(len(piece))
+
+
+class _ZipErrors:
+    """`with` this, what zipfile raises is a DataError."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ZIP_ERRORS):
+            raise DataError(f"{self._what}: {error}") from error
+
+
+class RecordTable(Table):
+    """ArrayRecord files whose records are arrays of one shape, or are made so by `pad_to`."""
+
+    def __init__(
+        self,
+        path: str,
+        dtype: str | None = None,
+        shape: Sequence[int | None] | None = None,
+        pad_to: int | None = None,
+    ) -> None:
+        noted = record_readers(path)[0].metadata.row or {}
+        if dtype is None and "dtype" not in noted:
+            raise UsageError(
+                f"{path}: nothing in the file says what its records hold; give --dtype and --shape."
+            )
+        lengths = noted.get("shape", ()) if shape is None else shape
+        if pad_to is None and list(lengths)[:1] == [None]:
+            raise UsageError(
+                f"{path}: its records have various lengths, {readable_shape(lengths)}; give --pad-to N, "
+                "the length that they are filled up or cut to."
+            )
+        self._dataset = ARDataset(path, dtype, shape, pad_to=pad_to)
+        self.rows = len(self._dataset)
+        spec = self._dataset.spec
+        fields = spec if isinstance(spec, dict) else {"data": cast(Spec, spec)}
+        self.columns = [Column(name, row) for name, row in fields.items()]
+
+    def blocks(self, ranges: Iterable[Range]) -> Iterator[Callable[[], Block]]:
+        for start, stop in ranges:
+            yield lambda start=start, stop=stop: self._read(start, stop)  # type: ignore[misc]
+
+    def _read(self, start: int, stop: int) -> Block:
+        block = {
+            column.name: np.empty((stop - start, *column.spec.shape), column.spec.dtype)
+            for column in self.columns
+        }
+        self._dataset.read(np.arange(start, stop, dtype=np.int64), list(block.values()))
+        return block
+
+
+def record_readers(path: str) -> list[Reader]:
+    """The readers of an ArrayRecord file, or of all files of a set."""
+    kept = Kept()
+    return [open_reader(file, VERIFY["first"], True, kept) for file in record_paths(path)]
+
+
+def kind_of(path: str) -> str:
+    """What a path names, by what stands in it: "folder", "npy", "npz", "parquet" or "records"."""
+    file = Path(path)
+    if file.is_dir():
+        return "folder"
+    if not file.exists():
+        # The name of a set of files, or a pattern for them.
+        record_paths(path)
+        return "records"
+    with file.open("rb") as opened:
+        start = opened.read(6)
+    if start == b"":
+        raise DataError(f"{path} is empty.")
+    if start == b"\x93NUMPY":
+        return "npy"
+    if start[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+        return "npz"
+    if start[:4] == b"PAR1":
+        return "parquet"
+    if file.suffix in (".npy", ".npz", ".parquet"):
+        raise DataError(f"{path} is not a {file.suffix} file: it begins with {start!r}.")
+    return "records"
+
+
+def npz_tables(path: Path) -> tuple[list[NpzTable], list[str]]:
+    """The arrays of a .npz file, and what in it is none of numbers."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except ZIP_ERRORS as error:
+        raise DataError(f"{path} is not a .npz file: {error}") from error
+    tables: list[NpzTable] = []
+    left_out: list[str] = []
+    for name in names:
+        if not name.endswith(".npy"):
+            left_out.append(f"{path}, {name!r} is no array.")
+            continue
+        try:
+            tables.append(NpzTable(path, name))
+        except LoaderxError as error:
+            left_out.append(str(error))
+    if not tables:
+        raise DataError(" ".join([f"{path} has no array of rows in it.", *left_out[:1]]))
+    return tables, left_out
+
+
+def stamp(files: Iterable[Path]) -> list[list[Any]]:
+    """Names, sizes and times of files, by which a later run sees that they are the same still."""
+    found = []
+    for file in files:
+        facts = file.stat()
+        found.append([str(file.resolve()), facts.st_size, facts.st_mtime_ns])
+    return found

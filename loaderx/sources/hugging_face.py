@@ -1,0 +1,176 @@
+"""`HFDataset`: a Hugging Face data set, its columns of numbers read in place from their Arrow memory."""
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.errors import ArgumentError, DataError
+
+from .array import NPDataset
+from .extras import require
+from .object import ObjectSource
+from .source import RecordSource, Source
+from .views import Table, concatenate, view
+
+
+class HFDataset(RecordSource):
+    """The columns of a Hugging Face data set, as the fields of the same names.
+
+    dataset  a `datasets.Dataset`, or the folder that its `save_to_disk` wrote
+    columns  the names of those to read; None is all
+
+    Numbers, and lists and arrays of numbers that are of one shape in all rows, are read where they lie in memory or in
+    the mapped files, without Python code per row. Lists of no declared length count as well: whether they are all
+    alike is found out here, once. Images and other features that must be decoded go row by row through `datasets`.
+    A selection, a shuffle or a filter of the data set is respected. There may be no nulls, and no text.
+    """
+
+    def __init__(self, dataset: Any, columns: Sequence[str] | None = None) -> None:
+        datasets = require("datasets", "huggingface", "HFDataset")
+        if isinstance(dataset, str | os.PathLike):
+            path = os.fspath(dataset)
+            dataset = datasets.load_from_disk(path)
+            if isinstance(dataset, datasets.DatasetDict):
+                raise ArgumentError(
+                    f"{path} holds the data sets {list(dataset)}; open one of them, such as "
+                    f"HFDataset({f'{path}/{next(iter(dataset))}'!r})."
+                )
+        if isinstance(dataset, datasets.DatasetDict):
+            raise ArgumentError(
+                f"`dataset` is a dict of the data sets {list(dataset)}; pass one of them."
+            )
+        if not isinstance(dataset, datasets.Dataset):
+            raise TypeError(
+                "`dataset` must be a datasets.Dataset or the path of a saved one, not "
+                f"{type(dataset).__name__}."
+            )
+        if dataset.format["type"] == "custom":
+            raise ArgumentError(
+                "`dataset` has a transform of its own (`set_transform`), which runs per row: pass the data set itself "
+                "to the loader, or call `dataset.reset_format()`."
+            )
+        names = _chosen(columns, dataset)
+        if len(dataset) == 0:
+            raise DataError("`dataset` has no rows.")
+        rows = _chosen_rows(dataset)
+        fields: dict[str, Source] = {}
+        for name in names:
+            source = _located(dataset.data.column(name), name)
+            if source is None:
+                fields[name] = ObjectSource(DecodedColumn(dataset, name))
+            else:
+                fields[name] = source if rows is None else view(source, Table(rows))
+        super().__init__(fields)
+
+
+class DecodedColumn:
+    """A column whose values `datasets` must decode."""
+
+    def __init__(self, dataset: Any, name: str) -> None:
+        self._rows = dataset.select_columns([name]).with_format("numpy")
+        self._name = name
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, row: int) -> NDArray[Any]:
+        value = self._rows[row][self._name]
+        array = np.asarray(value)
+        if value is None or array.dtype.kind not in "biufc":
+            raise DataError(
+                f"row {row} of column {self._name!r} is {type(value).__name__}, not numbers. Turn it into numbers with "
+                "`dataset.map`, or leave it out by `columns`."
+            )
+        return array
+
+
+def _chosen(columns: Sequence[str] | None, dataset: Any) -> list[str]:
+    if columns is None:
+        return list(dataset.format["columns"])
+    if isinstance(columns, str) or not columns:
+        raise ArgumentError(f"`columns` (={columns!r}) must be a list of at least one name.")
+    missing = [name for name in columns if name not in dataset.column_names]
+    if missing:
+        raise ArgumentError(
+            f"`columns` names {missing}, and the data set has {list(dataset.column_names)}."
+        )
+    return list(columns)
+
+
+def _chosen_rows(dataset: Any) -> NDArray[np.int64] | None:
+    # What `select`, `shuffle` and `filter` leave behind has no public name; `flatten_indices` would copy the data.
+    indices = dataset._indices
+    return None if indices is None else indices.column(0).to_numpy().astype(np.int64)
+
+
+def _located(column: Any, name: str) -> Source | None:
+    """The rows of a column where they lie, or None if they need to be decoded."""
+    parts: list[NDArray[Any]] = []
+    first = 0
+    for chunk in column.chunks:
+        if len(chunk):
+            array = _array(chunk, name, first)
+            if array is None:
+                return None
+            if parts and array.shape[1:] != parts[0].shape[1:]:
+                raise _uneven(name, first, array.shape[1:], parts[0].shape[1:])
+            parts.append(array)
+            first += len(chunk)
+    return concatenate([NPDataset(part) for part in parts])
+
+
+def _array(chunk: Any, name: str, first: int) -> NDArray[Any] | None:
+    """A view of an Arrow array whose rows are numbers of one shape; it begins with row `first` of the column."""
+    arrow = require("pyarrow", "huggingface", "HFDataset")
+    types = arrow.types
+    rows = len(chunk)
+    shape: list[int] = []
+    while True:
+        if isinstance(chunk, arrow.ExtensionArray):
+            chunk = chunk.storage
+        kind = chunk.type
+        if types.is_string(kind) or types.is_large_string(kind):
+            raise DataError(
+                f"column {name!r} is text. Turn it into numbers with `dataset.map`, or leave it out by `columns`."
+            )
+        number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+        fixed = types.is_fixed_size_list(kind)
+        varying = types.is_list(kind) or types.is_large_list(kind)
+        if not (number or fixed or varying):
+            return None
+        if chunk.null_count:
+            place = int(np.flatnonzero(chunk.is_null().to_numpy(zero_copy_only=False))[0])
+            row = first + place // math.prod(shape)
+            raise DataError(
+                f"column {name!r} has {chunk.null_count} nulls, the first in row {row} of its table. Fill them with "
+                "`dataset.map`, or filter these rows out and call `dataset.flatten_indices()`."
+            )
+        if number:
+            break
+        if fixed:
+            shape.append(kind.list_size)
+        else:
+            lengths = np.diff(chunk.offsets.to_numpy())
+            other = np.flatnonzero(lengths != lengths[0])
+            if len(other):
+                row = first + int(other[0]) // math.prod(shape)
+                raise _uneven(name, row, int(lengths[other[0]]), int(lengths[0]))
+            shape.append(int(lengths[0]))
+        if shape[-1] == 0:
+            raise DataError(f"column {name!r} has lists of no elements.")
+        chunk = chunk.flatten()
+    # Arrow keeps booleans as bits: those are unpacked.
+    flat = chunk.to_numpy(zero_copy_only=not types.is_boolean(kind))
+    array: NDArray[Any] = flat.reshape(rows, *shape)
+    return array
+
+
+def _uneven(name: str, row: int, given: Any, expected: Any) -> DataError:
+    return DataError(
+        f"column {name!r} has lists of different lengths: {given} in row {row} of its table, {expected} before. Pad "
+        "them to one length with `dataset.map`, or leave the column out by `columns`."
+    )

@@ -1,0 +1,152 @@
+"""`ImageFolder`: a folder of image files, a sub-folder per class, decoded by Pillow on worker threads."""
+
+import operator
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.errors import ArgumentError, DataError
+
+from .array import NPDataset
+from .extras import require
+from .object import ObjectSource
+from .source import RecordSource
+
+SUFFIXES = frozenset(
+    (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+)
+MODES = ("RGB", "L", "RGBA")
+
+
+class ImageFolder(RecordSource):
+    """Images of a folder with a sub-folder per class: {"image": uint8[height, width, 3], "label": int32[]}.
+
+    folder  its sub-folders, sorted by name, are the classes 0, 1, ...; the images of each are those of all folders
+            below it, sorted by path
+    size    None: all images must be of one size. A number or (height, width): every image is scaled until it just
+            covers that size, and what stands out is cut off at both sides alike
+    mode    "RGB"; "L" for grey images, which are uint8[height, width]; "RGBA"
+
+    Files are known by their suffix; others, and all whose name begins with a dot, are left out. Images stand upright
+    as their EXIF data says. JPEG files much larger than `size` are decoded at a fraction of their resolution.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        size: int | tuple[int, int] | None = None,
+        *,
+        mode: Literal["RGB", "L", "RGBA"] = "RGB",
+    ) -> None:
+        root = Path(folder).absolute()  # Also when the current folder is another one by then.
+        if mode not in MODES:
+            raise ArgumentError(f"`mode` (={mode!r}) must be one of {', '.join(map(repr, MODES))}.")
+        names = sorted(_visible(entry.name for entry in root.iterdir() if entry.is_dir()))
+        if not names:
+            raise DataError(f"{root} has no sub-folders; images lie in one for each class.")
+        found = [_images_below(root / name) for name in names]
+        empty = [name for name, paths in zip(names, found, strict=True) if not paths]
+        if empty:
+            raise DataError(
+                f"no images in the sub-folder {', '.join(map(repr, empty))} of {root}: looked for files that end with "
+                f"{', '.join(sorted(SUFFIXES))}."
+            )
+        self.classes = tuple(names)
+        self.paths = tuple(path for paths in found for path in paths)
+        labels = np.repeat(np.arange(len(names), dtype=np.int32), [len(paths) for paths in found])
+        images = ImageFiles(self.paths, _height_and_width(size), mode)
+        super().__init__({"image": ObjectSource(images), "label": NPDataset(labels)})
+
+
+class ImageFiles:
+    """The images of a list of files, as arrays."""
+
+    def __init__(self, paths: Sequence[Path], size: tuple[int, int] | None, mode: str) -> None:
+        self._paths = paths
+        self._size = size
+        self._mode = mode
+        self._pillow = require("PIL.Image", "images", "ImageFolder")
+        self._operations = require("PIL.ImageOps", "images", "ImageFolder")
+        self._shape = size or self._read(paths[0]).shape[:2]
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, row: int) -> NDArray[np.uint8]:
+        path = self._paths[row]
+        pixels = self._read(path)
+        if pixels.shape[:2] != self._shape:
+            raise DataError(
+                f"{path} is {pixels.shape[0]} pixels high and {pixels.shape[1]} wide, {self._paths[0]} is "
+                f"{self._shape[0]} high and {self._shape[1]} wide. Give a `size` to which all images are brought."
+            )
+        return pixels
+
+    def _read(self, path: Path) -> NDArray[np.uint8]:
+        try:
+            with self._pillow.open(path) as image:
+                return self._pixels(image)
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # Pillow raises nearly anything on damaged files.
+            raise DataError(f"{path} cannot be read as an image: {error}") from error
+
+    def _pixels(self, image: Any) -> NDArray[np.uint8]:
+        if image.mode[0] in "IF":
+            # Pillow would cut all values above 255 off, and say nothing.
+            raise ValueError(
+                f"its pixels are of mode {image.mode!r}, which does not fit into 8 bits"
+            )
+        if self._size is not None:
+            side = max(self._size)  # Of both, as it may be turned below.
+            image.draft(None, (side, side))
+        # A quarter of the time goes into copies if it is not in place, and if what is RGB is converted to RGB.
+        self._operations.exif_transpose(image, in_place=True)
+        upright = image if image.mode == self._mode else image.convert(self._mode)
+        if self._size is not None:
+            width_and_height = self._size[::-1]
+            bilinear = self._pillow.Resampling.BILINEAR
+            upright = self._operations.fit(upright, width_and_height, bilinear)
+        return np.asarray(upright)
+
+
+def _height_and_width(size: Any) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    try:
+        sides = tuple(
+            operator.index(side)
+            for side in (size if isinstance(size, tuple | list) else (size, size))
+        )
+    except TypeError:
+        sides = ()
+    if len(sides) != 2 or min(sides) < 1:
+        raise ArgumentError(f"`size` (={size!r}) must be a number of pixels or (height, width).")
+    return sides[0], sides[1]
+
+
+def _images_below(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    seen: set[tuple[int, int]] = set()
+    for place, folders, files in os.walk(folder, onerror=_raise, followlinks=True):
+        status = Path(place).stat()
+        if (status.st_dev, status.st_ino) in seen:
+            raise DataError(f"{place} is in {folder} twice: a link leads to it.")
+        seen.add((status.st_dev, status.st_ino))
+        folders[:] = _visible(folders)
+        found += (
+            Path(place, name) for name in _visible(files) if Path(name).suffix.lower() in SUFFIXES
+        )
+    return sorted(found)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _visible(names: Any) -> list[str]:
+    return [name for name in names if not name.startswith(".")]

@@ -1,0 +1,171 @@
+"""`TokenDataset`: windows of long sequences of tokens, read in place from mapped files or arrays."""
+
+import mmap
+import operator
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from loaderx.errors import ArgumentError, DataError
+
+from .array import NPDataset
+from .layout import layout_of
+from .npy import MappedFile
+from .source import RecordSource
+
+FilePath: TypeAlias = str | os.PathLike[str]
+MAGIC = b"\x93NUMPY"
+
+
+class RawFile(MappedFile):
+    """A file of nothing but tokens behind its first `offset` bytes, mapped read-only."""
+
+    def __init__(self, path: FilePath, dtype: np.dtype[Any], offset: int) -> None:
+        self.path = Path(path)
+        with self.path.open("rb") as file:
+            self._bytes = os.fstat(file.fileno()).st_size
+            size = self._bytes - offset
+            if size < 0 or size % dtype.itemsize:
+                behind = f" behind the first {offset}" if offset else ""
+                raise DataError(
+                    f"{path} has {max(size, 0)} bytes{behind}, which are not a whole number of {dtype} tokens."
+                )
+            if size == 0:
+                # An empty file cannot be mapped.
+                raise DataError(f"{path} holds no tokens.")
+            self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.array = np.ndarray((size // dtype.itemsize,), dtype, self._mapping, offset)
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """One long sequence of tokens, and the file that it is mapped from."""
+
+    array: NDArray[Any]
+    file: MappedFile | None
+    name: str
+
+
+class TokenDataset(RecordSource):
+    """Windows of `length` tokens, and the same windows one token further.
+
+    Row k is {"inputs": tokens[s : s + length], "targets": tokens[s + 1 : s + length + 1]} with s = k * stride. With
+    the default stride, which is `length`, an epoch sees every token about once; with stride=1 every window is a row,
+    and a shuffled loader draws random windows without replacement.
+
+    data    a raw file of tokens (`dtype` says of which kind), a .npy file of one axis, an array of one axis, or a list
+            of these: windows never go from one to the next
+    offset  bytes to leave out at the beginning of raw files; those of llm.c have 1024
+
+    Tokens are delivered in the dtype of the file, with which JAX indexes an embedding as well as with int32. Where
+    another one is wanted: transforms={("inputs", "targets"): [Cast("int32")]}.
+    """
+
+    def __init__(
+        self,
+        data: FilePath | NDArray[Any] | Sequence[FilePath | NDArray[Any]],
+        length: int,
+        *,
+        stride: int | None = None,
+        dtype: DTypeLike | None = None,
+        offset: int = 0,
+    ) -> None:
+        length = whole_number("length", length, 1)
+        stride = length if stride is None else whole_number("stride", stride, 1)
+        entries = list(data) if isinstance(data, list | tuple) else [data]
+        if not entries:
+            raise ArgumentError("`data` is empty; give at least one file or array.")
+        parts = [open_tokens(entry, dtype, offset) for entry in entries]
+        for part in parts:
+            if part.array.dtype != parts[0].array.dtype:
+                raise ArgumentError(
+                    f"all tokens must be of one dtype: {parts[0].name} has {parts[0].array.dtype}, {part.name} has "
+                    f"{part.array.dtype}."
+                )
+            if len(part.array) < length + 1:
+                raise DataError(
+                    f"{part.name} holds {len(part.array)} tokens; a window of `length` (={length}) and the token "
+                    f"behind it take {length + 1}."
+                )
+        super().__init__(
+            {
+                "inputs": Windows(parts, length, stride, 0),
+                "targets": Windows(parts, length, stride, 1),
+            }
+        )
+
+
+class Windows(NPDataset):
+    """Every `stride`-th window that begins at token `first` or later and leaves as much behind it as before it."""
+
+    def __init__(self, parts: Sequence[Tokens], length: int, stride: int, first: int) -> None:
+        arrays = [
+            np.lib.stride_tricks.sliding_window_view(
+                part.array[first : len(part.array) - 1 + first], length
+            )[::stride]
+            for part in parts
+        ]
+        layouts = [layout_of(array) for array in arrays]
+        for layout, part in zip(layouts, parts, strict=True):
+            if not layout.same_as(layouts[0]):
+                raise ArgumentError(f"{parts[0].name} and {part.name} lie differently in memory.")
+        self._hold(arrays, [part.file for part in parts], layouts[0])
+
+
+def open_tokens(data: Any, dtype: DTypeLike | None, offset: int = 0) -> Tokens:
+    """A sequence of integers from a raw file, a .npy file or an array."""
+    expected = None if dtype is None else np.dtype(dtype)
+    if expected is not None and expected.kind not in "iu":
+        raise ArgumentError(f"`dtype` (={dtype!r}) must be an integer dtype.")
+    offset = whole_number("offset", offset, 0)
+    file: MappedFile | None = None
+    if isinstance(data, np.ndarray):
+        array, name = data, "the array"
+    elif isinstance(data, str | os.PathLike):
+        name = str(data)
+        if _is_npy(Path(data)):
+            file = MappedFile(data)
+        elif expected is None:
+            raise ArgumentError(
+                f"{name} is a raw file; say what it consists of, such as dtype=np.uint16."
+            )
+        else:
+            file = RawFile(data, expected, offset)
+        array = file.array
+    else:
+        raise ArgumentError(
+            f"`data` (={data!r}) must be a path or a NumPy array, or a list of these."
+        )
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise DataError(
+            f"{name} has shape {array.shape} and dtype {array.dtype}; tokens are integers along one axis."
+        )
+    if expected is not None and array.dtype != expected:
+        raise ArgumentError(f"`dtype` (={dtype!r}) is not that of {name}, which has {array.dtype}.")
+    if offset and not isinstance(file, RawFile):
+        raise ArgumentError(f"`offset` (={offset}) is for raw files, and {name} is none.")
+    return Tokens(array, file, name)
+
+
+def _is_npy(path: Path) -> bool:
+    """By its name or by its first bytes: read as tokens a header would be noise that nobody notices."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder, not a file of tokens.")
+    with path.open("rb") as file:
+        return path.suffix == ".npy" or file.read(len(MAGIC)) == MAGIC
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """An integer of at least `least`."""
+    try:
+        number = least - 1 if isinstance(value, bool | np.bool_) else operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise ArgumentError(f"`{name}` (={value!r}) must be an integer of at least {least}.")
+    return number

@@ -1,0 +1,310 @@
+"""`loaderx bench` measures the loader that is named, and says in one line what is wrong with the name."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loaderx import cli
+from loaderx.commands.bench import Limit, Report, Stage, advice, lines, readable_seconds
+
+PROGRAM = """
+import numpy as np
+import loaderx as lx
+from loaderx import transforms as T
+
+fields = {"image": lx.NPDataset("x.npy"), "label": lx.NPDataset("y.npy")}
+normalize = T.Normalize([0.5, 0.5, 0.5], [0.25, 0.25, 0.25])
+loader = lx.DataLoader(
+    fields, batch_size=16, transforms={"image": [T.RandomFlip(), normalize]}, output="numpy"
+)
+number = 3
+
+
+class Rows:
+    def __len__(self):
+        return 50
+
+    def __getitem__(self, row):
+        return np.full(4, row, np.float32)
+
+
+def make():
+    def double(batch):
+        return {**batch, "data": batch["data"] * 2}
+
+    return lx.DataLoader({"data": Rows()}, batch_size=16, num_epochs=1, transform=double)
+
+
+def with_python():
+    def invert(x):
+        return 255 - x
+
+    return lx.DataLoader(fields, batch_size=16, transforms={"image": [invert]}, output="numpy")
+
+
+def needs(size):
+    return loader
+
+
+def nothing():
+    return None
+
+
+def fails():
+    raise OSError("a mistake of theirs")
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("train", "broken", "quits", "hungry"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    generator = np.random.default_rng(0)
+    np.save("x.npy", generator.integers(0, 256, (100, 16, 16, 3), np.uint8))
+    np.save("y.npy", np.arange(100, dtype=np.int32) % 10)
+    Path("train.py").write_text(PROGRAM)
+    Path("broken.py").write_text("numbers = [1, 2]\nnumbers[5]\n")
+    Path("hungry.py").write_text("import a_package_that_nobody_has\n")
+    Path("quits.py").write_text("import sys\nsys.exit(3)\n")
+    return tmp_path
+
+
+def bench(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "loaderx", "bench", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+def measured(*arguments):
+    finished = bench(*arguments, "--seconds", "0.2", "--json")
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout)
+
+
+@pytest.mark.parametrize("target", ["train.py:loader", "train:loader"])
+def test_a_report_for_people_has_speed_stages_limit_and_advice(target):
+    finished = bench(target, "--seconds", "0.2")
+    assert (finished.returncode, finished.stderr) == (0, "")
+    shown = finished.stdout
+    assert shown.startswith(
+        f"{target}: 100 rows, batches of 16: image float32[16, 16, 3], label int32[]"
+    )
+    assert " batches/s " in shown
+    assert " samples/s " in shown
+    stages = ["order", "fetch image", "fetch label", "image: RandomFlip", "image: Normalize"]
+    found = [line.strip() for line in shown.splitlines()]
+    places = [
+        next(number for number, line in enumerate(found) if line.startswith(f"{stage} "))
+        for stage in [*stages, "hand-off", "waiting"]
+    ]
+    assert places == sorted(places)
+    assert "\nlimit: " in shown
+    assert shown.splitlines()[-1].startswith("advice: ")
+
+
+def test_the_numbers_of_a_report_fit_together():
+    report = measured("train.py:loader")
+    assert report["samples"] == 16 * report["batches"]
+    assert report["samples_per_second"] == pytest.approx(report["samples"] / report["seconds"])
+    assert sum(stage["share"] for stage in report["stages"]) == pytest.approx(1)
+    assert all(stage["seconds"] >= 0 for stage in report["stages"])
+    limit = report["limit"]
+    assert (limit["bytes_read"], limit["bytes_written"]) == (16 * 16 * 3 + 4, 16 * 16 * 3 * 4 + 4)
+    assert limit["reached"] == pytest.approx(
+        report["samples_per_second"] / limit["samples_per_second"]
+    )
+
+
+def test_a_function_that_gives_a_finite_loader_of_python_code_is_measured_beyond_its_end():
+    report = measured("train.py:make")
+    assert report["batches"] > 4
+    # 16 + 16 + 16 + 2
+    assert report["samples"] < 16 * report["batches"]
+    by_kind = {stage["kind"]: stage for stage in report["stages"]}
+    assert by_kind["fetch"]["how"] == "Python"
+    assert by_kind["hook"]["name"] == "double (each batch)"
+    assert by_kind["hook"]["seconds"] > 0
+
+
+def test_a_file_may_be_called_as_a_module_that_is_in_use():
+    Path("json.py").write_text(Path("train.py").read_text())
+    # Not `python -m`, which has this folder before all others.
+    script = Path(sys.executable).with_name("loaderx")
+    finished = subprocess.run(
+        [script, "bench", "json.py:make", "--seconds", "0.1", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert '"rows": 50' in finished.stdout
+
+
+def test_an_op_in_python_is_called_so():
+    report = measured("train.py:with_python")
+    (op,) = [stage for stage in report["stages"] if stage["kind"] == "op"]
+    assert (op["name"], op["how"]) == ("image: invert", "Python")
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("train.py", ["'train.py' must be module:name or file.py:name"]),
+        ("nowhere:loader", ["no module 'nowhere'"]),
+        ("nowhere.inside:loader", ["no module 'nowhere.inside'"]),
+        ("nowhere.py:loader", ["no file nowhere.py"]),
+        ("train.py:lodaer", ["train.py has no 'lodaer'", "its loaders are loader"]),
+        ("train:number", ["train:number is an int, not a DataLoader"]),
+        ("train.py:needs", ["needs arguments"]),
+        ("train.py:nothing", ["train.py:nothing gives a NoneType, not a DataLoader"]),
+        ("train.py:Rows", ["is a", "not a DataLoader"]),
+        ("quits.py:loader", ["ended the program (3)", "__main__"]),
+        (".train:loader", ["'.train' is no name of a module"]),
+    ],
+)
+@pytest.mark.parametrize("command", [["bench"], ["preview", "-o", "sheet.png"]])
+def test_a_wrong_name_is_one_line_and_exit_code_2(capsys, command, target, words):
+    assert cli.main([*command, target]) == 2
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()
+    assert line.startswith(f"loaderx {command[0]}: ")
+    assert [word for word in words if word not in line] == []
+    assert captured.out == ""
+    assert not Path("sheet.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "where", "what"),
+    [
+        ("broken.py:loader", "numbers[5]", "IndexError: list index out of range"),
+        ("broken:loader", "numbers[5]", "IndexError: list index out of range"),
+        ("hungry:loader", "import a_package", "No module named 'a_package_that_nobody_has'"),
+        ("train.py:fails", "raise OSError", "OSError: a mistake of theirs"),
+    ],
+)
+def test_a_mistake_in_the_module_is_shown_where_it_is(capsys, target, where, what):
+    assert cli.main(["bench", target]) == 1
+    shown = capsys.readouterr().err
+    first, file, *_ = shown.splitlines()
+    assert first == "Traceback (most recent call last):"
+    # It begins in their code and not in ours.
+    assert target.partition(":")[0].removesuffix(".py") + ".py" in file
+    assert where in shown
+    assert what in shown
+
+
+def test_seconds_must_be_above_0(capsys):
+    for wrong in ("0", "-1", "soon", "nan", "inf"):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(["bench", "train.py:loader", f"--seconds={wrong}"])
+        assert stopped.value.code == 2
+        assert f"{wrong!r} is not a number of seconds above 0" in capsys.readouterr().err
+
+
+# The sentence, from made-up numbers.
+
+
+def report(reached=0.1, **seconds):
+    kinds = {
+        "order": Stage("order", "order", "", 0.0),
+        "photos": Stage("fetch", "fetch image", "compiled", 0.0, "NPDataset"),
+        "slow_photos": Stage("fetch", "fetch image", "Python", 0.0, "ObjectSource"),
+        "blur": Stage("op", "image: GaussianBlur", "compiled", 0.0, "GaussianBlur"),
+        "crop_0": Stage("op", "image_0: RandomCrop", "compiled", 0.0, "RandomCrop"),
+        "crop_1": Stage("op", "image_1: RandomCrop", "compiled", 0.0, "RandomCrop"),
+        "theirs": Stage("op", "image: invert", "Python", 0.0, "invert"),
+        "hook": Stage("hook", "scale (each batch)", "Python", 0.0),
+        "hand_off": Stage("hand-off", "hand-off", "", 0.0),
+        "waiting": Stage("waiting", "waiting", "", 0.0),
+    }
+    stages = [
+        Stage(known.kind, known.name, known.how, seconds[name] * 1e-6, known.what)
+        for name, known in kinds.items()
+        if name in seconds
+    ]
+    limit = Limit(100, 400, 2, 1e10, 2e7, reached)
+    return Report({"image": "uint8[4]"}, 10, 2, 2, 2, 0.1, 1.0, 100, 200, stages, limit)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            report(blur=52, crop_0=29, photos=19),
+            "the transforms take 81 %: GaussianBlur alone 52 %.",
+        ),
+        (
+            report(blur=40, crop_0=30, crop_1=30),
+            "the transforms take 100 %: RandomCrop alone 60 %.",
+        ),
+        (report(blur=80, photos=20), "the transforms take 80 %: all of it GaussianBlur."),
+        (
+            report(theirs=30, blur=70),
+            (
+                "a Python function runs per sample: invert takes 30 %; decorate it with @loaderx.transform to have "
+                "it compiled."
+            ),
+        ),
+        (
+            report(photos=70, blur=30),
+            (
+                "the source takes most: NPDataset, fetch image 70 %; uncompressed rows in memory or in .npy files are "
+                "the fastest there are."
+            ),
+        ),
+        (
+            report(slow_photos=70, blur=30),
+            (
+                "the source takes most: ObjectSource, fetch image 70 %; it is Python code, and `loaderx convert` makes "
+                "files that compiled code reads."
+            ),
+        ),
+        (
+            report(reached=0.75, photos=60, blur=40),
+            "the loader is not the limit: it is at 75 % of what this machine does if it only copies.",
+        ),
+        (
+            report(hook=60, photos=40),
+            (
+                "the function of each batch takes 60 %: what it does per sample belongs into `transforms`, where it is "
+                "compiled."
+            ),
+        ),
+        (
+            report(order=30, hand_off=30, photos=40),
+            "what each batch costs, however large it is, takes 60 %: larger batches are faster.",
+        ),
+        (
+            report(order=30, hook=40, photos=30),
+            "no stage stands out: scale (each batch) 40 % and order 30 %.",
+        ),
+        (
+            report(blur=40, photos=20, waiting=40),
+            "the transforms take 40 %: all of it GaussianBlur; threads wait 40 % of the time.",
+        ),
+        (
+            report(blur=40, waiting=60),
+            (
+                "threads wait 60 % of the time: for each other, if batches are small or few, for Python, or for cores "
+                "that other programs use."
+            ),
+        ),
+    ],
+)
+def test_the_advice_names_what_takes_most(given, sentence):
+    assert advice(given) == sentence
+    assert lines("train.py:loader", given)[-1] == f"advice: {sentence}"
+
+
+def test_times_have_a_unit_that_people_can_read():
+    shown = {2.5e-9: "2 ns", 1e-6: "1 us", 0.0123: "12.3 ms", 1.5: "1.5 s", 4000.0: "4,000 s"}
+    assert {value: readable_seconds(value) for value in shown} == shown

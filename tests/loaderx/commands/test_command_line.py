@@ -1,0 +1,225 @@
+"""Every command explains itself, and says in one line what is wrong."""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import loaderx.commands
+from loaderx import cli
+
+INSPECT, CONVERT = "inspect", "convert"
+
+
+def run(*arguments, cwd, program=("-m", "loaderx")):
+    return subprocess.run(
+        [sys.executable, *program, *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+def test_every_command_in_the_folder_is_listed_and_every_one_listed_is_there():
+    folder = Path(loaderx.commands.__file__).parent
+    having = {file.stem for file in folder.glob("*.py") if "\ndef add(" in file.read_text()}
+    assert having == set(loaderx.commands.COMMANDS)
+
+
+@pytest.mark.parametrize("command", loaderx.commands.COMMANDS)
+def test_the_help_of_a_command_has_an_example(command, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([command, "--help"])
+    assert stopped.value.code == 0
+    shown = capsys.readouterr().out
+    assert "example" in shown
+    assert f"\n  loaderx {command}" in shown
+
+
+def test_the_help_of_the_program_names_every_command(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    shown = capsys.readouterr().out
+    assert [name for name in loaderx.commands.COMMANDS if f"\n    {name} " not in shown] == []
+
+
+def test_the_script_and_the_module_say_the_same(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(6.0))
+    script = Path(sys.executable).with_name("loaderx")
+    by_script = subprocess.run(
+        [script, "inspect", "x.npy"], cwd=tmp_path, capture_output=True, text=True, timeout=110
+    )
+    by_module = run("inspect", "x.npy", cwd=tmp_path)
+    assert (by_script.returncode, by_module.returncode) == (0, 0)
+    assert by_script.stdout == by_module.stdout != ""
+
+
+def test_the_help_does_not_wait_for_numba_and_its_like(tmp_path):
+    program = """
+import sys
+from loaderx.cli import main
+try:
+    main(["convert", "--help"])
+except SystemExit:
+    pass
+print([name for name in ("numba", "numpy", "jax", "tqdm", "PIL", "pyarrow", "datasets") if name in sys.modules])
+"""
+    finished = run(cwd=tmp_path, program=("-c", program))
+    assert finished.stdout.splitlines()[-1] == "[]", finished.stderr
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.zeros((3, 2), np.float32))
+    np.save("none.npy", np.zeros((0, 2), np.float32))
+    np.save("single.npy", np.float32(1))
+    np.savez("two.npz", a=np.zeros(3), b=np.zeros(4))
+    np.savez("objects.npz", a=np.array([None, 1], object))
+    Path("text.npy").write_text("hello")
+    Path("text.txt").write_text("hello")
+    Path("empty").write_bytes(b"")
+    Path("zip.npz").write_bytes(b"PK\x03\x04 and nothing else")
+    Path("table.parquet").write_bytes(b"PAR1 and nothing else")
+    Path("folder").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([INSPECT, "missing.npy"], ["no file 'missing.npy'"]),
+        ([INSPECT, "empty"], ["empty is empty"]),
+        ([INSPECT, "text.npy"], ["text.npy is not a .npy file"]),
+        ([INSPECT, "text.txt"], ["text.txt", "not an ArrayRecord file"]),
+        ([INSPECT, "zip.npz"], ["zip.npz is not a .npz file"]),
+        ([INSPECT, "objects.npz"], ["objects.npz has no array", "Python objects"]),
+        ([INSPECT, "single.npy"], ["single.npy holds a single value"]),
+        ([INSPECT, "folder"], ["folder is a folder", "loaderx convert"]),
+        ([INSPECT, "x.npy", "--dtype", "int8"], ["--dtype", "x.npy"]),
+        ([CONVERT, "missing.npy", "y.npy"], ["no file 'missing.npy'"]),
+        ([CONVERT, "x.npy", "y.txt"], ["y.txt must end in", ".array_record"]),
+        ([CONVERT, "x.npy", "nowhere/y.npy"], ["no folder nowhere"]),
+        ([CONVERT, "x.npy", "x.npy"], ["x.npy exists already", "--force"]),
+        ([CONVERT, "x.npy", "x.npy", "--force"], ["both what is read and what is written"]),
+        ([CONVERT, "none.npy", "y.ar"], ["no rows"]),
+        ([CONVERT, "x.npy", "y.ar", "--shards", "4"], ["--shards (=4)", "3 rows"]),
+        ([CONVERT, "x.npy", "y.npy", "--shards", "2"], ["--shards is for ArrayRecord"]),
+        ([CONVERT, "x.npy", "y.ar", "--size", "2", "2"], ["--size means nothing for x.npy"]),
+        ([CONVERT, "two.npz", "y.npy", "--columns", "c"], ["no array 'c'", "'a', 'b'"]),
+        ([CONVERT, "folder", "y.npy"], ["folder has no pictures"]),
+        ([CONVERT, "table.parquet", "y.npy"], ["table.parquet is not a Parquet file"]),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(files, capsys, arguments, words):
+    before = sorted(files.iterdir())
+    assert cli.main(arguments) == 2
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()
+    assert line.startswith(f"loaderx {arguments[0]}: ")
+    assert [word for word in words if word not in line] == []
+    assert captured.out == ""
+    assert sorted(files.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([INSPECT], "FILE"),
+        ([INSPECT, "x.npy", "--sample", "-1"], "-1 is less than 0"),
+        ([CONVERT, "x.npy"], "DST"),
+        ([CONVERT, "x.npy", "y.ar", "--jobs", "0"], "0 is less than 1"),
+        ([CONVERT, "x.npy", "y.ar", "--jobs", "two"], "'two' is not an integer"),
+        (
+            [CONVERT, "x.npy", "y.ar", "--compression", "zip"],
+            "'zip' is not none, zstd or zstd:LEVEL",
+        ),
+        ([CONVERT, "x.npy", "y.ar", "--compression", "zstd:99"], "'zstd:99'"),
+    ],
+)
+def test_wrong_options_exit_with_2_and_show_the_usage(files, capsys, arguments, words):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(arguments)
+    assert stopped.value.code == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"usage: loaderx {arguments[0]}")
+    assert words in shown.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "package", "extra"),
+    [
+        ("PIL.Image", "pictures", "Pillow", "images"),
+        ("pyarrow", "table.parquet", "pyarrow", "huggingface"),
+        ("datasets", "saved", "datasets", "huggingface"),
+    ],
+)
+def test_a_missing_package_is_one_line_that_says_what_to_install(
+    files, monkeypatch, capsys, module, source, package, extra
+):
+    (files / "pictures" / "cat").mkdir(parents=True)
+    (files / "saved").mkdir()
+    (files / "saved" / "state.json").write_text(json.dumps({}))
+    (files / "saved" / "dataset_info.json").write_text(json.dumps({}))
+    # None makes the import fail as if the package were not installed.
+    monkeypatch.setitem(sys.modules, module, None)
+    assert cli.main([CONVERT, source, "y.npy"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert package in line
+    assert line.endswith(f'pip install "loaderx[{extra}]"')
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert extra in project["optional-dependencies"]
+
+
+def on_a_terminal(*arguments, cwd):
+    """What a terminal of 100 columns shows."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loaderx", *arguments], cwd=cwd, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    shown = b""
+    # Linux says that the other end is closed by an error, others by no bytes.
+    with contextlib.suppress(OSError):
+        while part := os.read(ours, 1 << 16):
+            shown += part
+    os.close(ours)
+    assert process.wait(timeout=110) == 0
+    return shown.decode()
+
+
+def test_a_terminal_shows_rate_and_time_left_and_a_pipe_does_not(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((3000, 500), np.float32))
+    shown = on_a_terminal("convert", "x.npy", "x.ar", cwd=tmp_path)
+    assert re.search(r"3000/3000 \[\d\d:\d\d<\d\d:\d\d, .*rows/s\]", shown), shown
+    shown = on_a_terminal("inspect", "x.ar", "--verify", cwd=tmp_path)
+    assert re.search(r"3000/3000 \[\d\d:\d\d<\d\d:\d\d, .*records/s\]", shown), shown
+    assert run("convert", "x.ar", "y.npy", cwd=tmp_path).stderr == ""
+
+
+def test_a_reader_that_has_seen_enough_gets_no_traceback(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((3, 2), np.float32))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loaderx", "inspect", *["x.npy"] * 500],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "x.npy\n"
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=110) == 1
+    process.stderr.close()

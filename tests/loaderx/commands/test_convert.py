@@ -1,0 +1,530 @@
+"""`loaderx convert` writes what it read, bit for bit, and goes on where it was stopped."""
+
+import fcntl
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from loaderx import ARDataset, cli, write_array_record
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def convert(*arguments):
+    return cli.main(["convert", *map(str, arguments)])
+
+
+def numbers(dtype=np.float32, shape=(2000, 30, 7)):
+    values = np.random.default_rng(0).integers(0, 100, shape)
+    return values.astype(dtype)
+
+
+def same(first, second):
+    assert (first.shape, first.dtype) == (second.shape, second.dtype)
+    assert first.tobytes() == second.tobytes()
+
+
+# Arrays.
+
+
+@pytest.mark.parametrize(
+    "dtype", ["uint8", "int64", "float16", "float64", "complex64", "bool", ">i4"]
+)
+def test_an_array_comes_back_from_array_record_as_it_was(dtype):
+    np.save("x.npy", numbers(dtype))
+    assert convert("x.npy", "x.array_record") == 0
+    assert convert("x.array_record", "y.npy") == 0
+    same(np.load("y.npy"), numbers(np.dtype(dtype).newbyteorder("=")))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_files_are_those_that_the_library_and_numpy_write(order):
+    array = np.asarray(numbers(), order=order)
+    np.save("x.npy", array)
+    assert convert("x.npy", "x.ar", "--compression", "zstd:5", "--group-size", 3) == 0
+    write_array_record("library.ar", array, level=5, group_size=3, progress=False)
+    assert Path("x.ar").read_bytes() == Path("library.ar").read_bytes()
+
+    assert convert("x.ar", "y.npy", "--jobs", 3) == 0
+    np.save("numpy.npy", numbers())
+    assert Path("y.npy").read_bytes() == Path("numpy.npy").read_bytes()
+
+
+def test_files_that_are_not_compressed_are_written_on_request():
+    np.save("x.npy", numbers())
+    assert convert("x.npy", "x.ar", "--compression", "none") == 0
+    write_array_record("library.ar", numbers(), compression=None, progress=False)
+    assert Path("x.ar").read_bytes() == Path("library.ar").read_bytes()
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_of_an_npz_file_become_files_of_their_own_whatever_their_lengths(save, capsys):
+    arrays = {"x": numbers(), "y": np.arange(77), "f": np.asfortranarray(numbers(">i2"))}
+    save("m.npz", **arrays, single=3)
+    assert convert("m.npz", "m.ar") == 0
+    assert "left out: m.npz, array 'single'" in capsys.readouterr().err
+    same(ARDataset("m_x.ar")[:], arrays["x"])
+    same(np.load("m_y.npy"), arrays["y"])
+    same(ARDataset("m_f.ar")[:], numbers("i2"))
+
+    assert convert("m.npz", "one.npy", "--columns", "f") == 0
+    same(np.load("one.npy"), numbers(">i2"))
+
+
+def test_an_npz_file_is_written_as_numpy_reads_it():
+    write_array_record("x.ar", numbers(), progress=False)
+    assert convert("x.ar", "x.npz") == 0
+    with np.load("x.npz") as loaded:
+        same(loaded["data"], numbers())
+    assert sorted(file.name for file in Path().iterdir()) == ["x.ar", "x.npz"]
+
+
+@pytest.mark.parametrize("group", [1, 7])
+def test_shards_are_found_by_the_name_that_was_given(group):
+    np.save("x.npy", numbers())
+    assert convert("x.npy", "x.ar", "--shards", 3, "--group-size", group) == 0
+    assert sorted(file.name for file in Path().glob("x.ar*")) == [
+        f"x.ar-{k:05d}-of-00003" for k in range(3)
+    ]
+    same(ARDataset("x.ar")[:], numbers())
+    assert convert("x.ar", "y.npy") == 0
+    same(np.load("y.npy"), numbers())
+
+
+def test_records_that_do_not_say_what_they_are_need_dtype_and_shape(capsys):
+    write_array_record("x.ar", [row.tobytes() for row in numbers()], progress=False)
+    assert convert("x.ar", "y.npy") == 2
+    assert "give --dtype and --shape" in capsys.readouterr().err
+    assert convert("x.ar", "y.npy", "--dtype", "float32", "--shape", 30, 7) == 0
+    same(np.load("y.npy"), numbers())
+
+
+def test_records_of_various_lengths_are_padded_on_request(capsys):
+    rows = [np.full((n, 2), n, np.int32) for n in (1, 3, 2)]
+    write_array_record("x.ar", rows, progress=False)
+    assert convert("x.ar", "y.npy") == 2
+    assert "any x 2; give --pad-to N" in capsys.readouterr().err
+    assert convert("x.ar", "y.npy", "--pad-to", 2) == 0
+    same(np.load("y_length.npy"), np.array([1, 2, 2], np.int32))
+    same(np.load("y_data.npy")[0], np.array([[1, 1], [0, 0]], np.int32))
+
+
+def test_bfloat16_goes_to_array_record_and_is_refused_for_npy(capsys):
+    import ml_dtypes
+
+    write_array_record("x.ar", numbers(ml_dtypes.bfloat16), progress=False)
+    assert convert("x.ar", "y.ar") == 0
+    same(ARDataset("y.ar")[:], numbers(ml_dtypes.bfloat16))
+    assert convert("x.ar", "y.npy") == 2
+    assert "cannot say that it holds bfloat16" in capsys.readouterr().err
+
+
+def test_what_was_written_is_listed(capsys):
+    np.save("x.npy", numbers())
+    assert convert("x.npy", "x.ar") == 0
+    captured = capsys.readouterr()
+    file, summary = captured.out.splitlines()
+    assert file.startswith("x.ar  ")
+    assert summary.startswith("2,000 rows in ")
+    assert summary.endswith("data float32[30, 7]")
+    assert captured.err == ""
+
+
+# Pictures.
+
+
+def write_pictures(sizes, mode="RGB", ending="png"):
+    """Pictures in the classes b and a, returned in the order of names."""
+    generator = np.random.default_rng(0)
+    written = {}
+    for number, size in enumerate(sizes):
+        name = Path("photos") / "ba"[number % 2] / f"{number:03d}.{ending}"
+        name.parent.mkdir(parents=True, exist_ok=True)
+        pixels = generator.integers(0, 256, (*size, 3) if mode == "RGB" else size, np.uint8)
+        Image.fromarray(pixels).save(name)
+        written[name] = np.asarray(Image.open(name))
+    return [written[name] for name in sorted(written)]
+
+
+@pytest.mark.parametrize("jobs", [1, 4])
+def test_a_folder_of_pictures_becomes_pixels_labels_and_names(jobs):
+    pixels = write_pictures([(20, 30)] * 21, ending="jpg")
+    assert convert("photos", "train.npy", "--jobs", jobs) == 0
+    same(np.load("train_data.npy"), np.stack(pixels))
+    same(np.load("train_label.npy"), np.repeat(np.array([0, 1], np.int32), [10, 11]))
+    assert json.loads(Path("train_label_classes.json").read_text()) == ["a", "b"]
+
+
+def test_pixels_become_array_record_and_labels_stay_npy(capsys):
+    pixels = write_pictures([(20, 30)] * 5)
+    Path("photos/a/notes.txt").write_text("not a picture")
+    assert convert("photos", "train.array_record") == 0
+    same(ARDataset("train_data.array_record")[:], np.stack(pixels))
+    assert np.load("train_label.npy").tolist() == [0, 0, 1, 1, 1]
+    assert "left out: 1 other files" in capsys.readouterr().err
+
+
+def test_a_folder_without_classes_has_no_labels():
+    pixels = write_pictures([(4, 4)] * 4)
+    assert convert("photos/a", "a.npy") == 0
+    same(np.load("a.npy"), np.stack(pixels[:2]))
+
+
+def test_pictures_of_various_sizes_are_scaled_and_cropped_in_the_centre(capsys):
+    Path("photos/a").mkdir(parents=True)
+    # Three stripes, of which a square in the centre sees the middle one only.
+    for number, side in enumerate((10, 16, 64)):
+        stripes = np.zeros((side, 3 * side, 3), np.uint8)
+        stripes[:, side : 2 * side] = (10, 20, 30)
+        Image.fromarray(stripes).save(f"photos/a/{number}.png")
+    assert convert("photos", "x.npy") == 2
+    message = capsys.readouterr().err
+    assert "1.png has 16 x 48 pixels, and the first picture has 10 x 30: give --size" in message
+    assert list(Path().glob("x*")) == []
+
+    assert convert("photos", "x.npy", "--size", 8, 8) == 0
+    cropped = np.load("x_data.npy")
+    assert cropped.shape == (3, 8, 8, 3)
+    assert np.all(cropped[:, :, 1:-1] == (10, 20, 30))
+
+
+def test_grey_pictures_keep_one_channel_and_a_coloured_one_among_them_is_refused(capsys):
+    pixels = write_pictures([(6, 5)] * 4, mode="L")
+    assert convert("photos", "x.npy") == 0
+    same(np.load("x_data.npy"), np.stack(pixels)[..., None])
+    Image.new("RGB", (5, 6), "red").save("photos/b/z.png")
+    assert convert("photos", "y.npy") == 2
+    assert "z.png is in colour (RGB), and the first picture is grey" in capsys.readouterr().err
+    assert convert("photos", "y.npy", "--mode", "RGB") == 0
+    assert np.load("y_data.npy")[-1, 0, 0].tolist() == [255, 0, 0]
+
+
+def test_a_broken_picture_is_named_and_nothing_is_left(folder, capsys):
+    write_pictures([(20, 30)] * 6)
+    broken = Path("photos/b/002.png")
+    broken.write_bytes(broken.read_bytes()[:200])
+    assert convert("photos", "x.ar") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(broken) in line
+    assert [file.name for file in folder.iterdir()] == ["photos"]
+
+
+# Tables.
+
+
+def png(pixels):
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "png")
+    return stream.getvalue()
+
+
+PIXELS = np.random.default_rng(1).integers(0, 256, (700, 6, 5, 3), np.uint8)
+MATRICES = np.random.default_rng(2).random((700, 2, 3)).astype(np.float32)
+LABELS = np.arange(700) % 3
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """The same data as a folder by `save_to_disk`, and as a Parquet file of uneven row groups."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import datasets
+
+    place = tmp_path_factory.mktemp("tables")
+    features = datasets.Features(
+        {
+            "image": datasets.Image(),
+            "label": datasets.ClassLabel(names=["one", "two", "three"]),
+            "matrix": datasets.Array2D((2, 3), "float32"),
+            "list": datasets.Sequence(datasets.Value("int16")),
+            "flag": datasets.Value("bool"),
+            "text": datasets.Value("string"),
+        }
+    )
+    columns = {
+        "image": [{"bytes": png(pixels), "path": None} for pixels in PIXELS],
+        "label": LABELS.tolist(),
+        "matrix": MATRICES.tolist(),
+        "list": [[k, -k] for k in range(700)],
+        "flag": [k % 2 == 0 for k in range(700)],
+        "text": ["words"] * 700,
+    }
+    datasets.disable_progress_bars()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dataset = datasets.Dataset.from_dict(columns, features=features)
+        dataset.save_to_disk(place / "saved", num_shards=3)
+        splits = {"train": dataset, "test": dataset.select(range(5, 10))}
+        datasets.DatasetDict(splits).save_to_disk(place / "splits")
+        dataset.to_parquet(place / "table.parquet", batch_size=150)
+    return place
+
+
+@pytest.mark.parametrize("source", ["saved", "table.parquet"])
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_every_column_of_a_table_becomes_a_file(tables, capsys, source, jobs):
+    assert convert(tables / source, "t.npy", "--jobs", jobs) == 0
+    same(np.load("t_image.npy"), PIXELS)
+    same(np.load("t_label.npy"), LABELS)
+    same(np.load("t_matrix.npy"), MATRICES)
+    assert np.load("t_list.npy").tolist() == [[k, -k] for k in range(700)]
+    assert np.load("t_list.npy").dtype == np.int16
+    same(np.load("t_flag.npy"), np.arange(700) % 2 == 0)
+    assert json.loads(Path("t_label_classes.json").read_text()) == ["one", "two", "three"]
+    assert "left out: column 'text' is of type string" in capsys.readouterr().err
+    assert not Path("t_text.npy").exists()
+
+
+@pytest.mark.parametrize("source", ["saved", "table.parquet"])
+def test_only_the_columns_asked_for_are_written(tables, capsys, source):
+    assert convert(tables / source, "t.ar", "--columns", "image", "--size", 3, 2) == 0
+    assert ARDataset("t.ar").spec.shape == (3, 2, 3)
+    assert sorted(file.name for file in Path().iterdir()) == ["t.ar"]
+    assert convert(tables / source, "u.npy", "--columns", "matrix", "nothing") == 2
+    assert "no column 'nothing'; it has 'image', 'label'" in capsys.readouterr().err
+    assert convert(tables / source, "u.npy", "--columns", "text") == 2
+    assert "column 'text' is of type string" in capsys.readouterr().err
+
+
+def test_one_of_several_splits_must_be_chosen(tables, capsys):
+    assert convert(tables / "splits", "t.npy", "--columns", "label") == 2
+    assert "has the splits train, test; choose one" in capsys.readouterr().err
+    assert convert(tables / "splits", "t.npy", "--columns", "label", "--split", "test") == 0
+    same(np.load("t.npy"), LABELS[5:10])
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([[1, 2], [3, 4], [5]], "row 2 has a list of length 1, and the first row one of length 2"),
+        ([[1, 2], None, [5, 6]], "row 1 has no value"),
+        ([[1, 2], [3, 4], [5, None]], "row 2 has no value"),
+    ],
+)
+def test_a_row_of_another_shape_is_named(folder, capsys, values, words):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"x": values}), "t.parquet")
+    assert convert("t.parquet", "t.npy") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"t.parquet, column 'x', {words}" in line
+    assert [file.name for file in folder.iterdir()] == ["t.parquet"]
+
+
+# Stopping, going on, and not destroying anything.
+
+
+def started(*arguments, before=""):
+    program = f"""
+import sys
+from loaderx.cli import main
+{before}
+sys.exit(main({["convert", *map(str, arguments)]!r}))
+"""
+    return subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(process, reached):
+    """Wait until something is true of a process that still runs then."""
+    while not reached():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+
+
+SLOW = np.random.default_rng(0).integers(0, 16, (4000, 48, 48), np.uint8)
+# One thread at such a level takes some seconds.
+SLOWLY = ("--compression", "zstd:19", "--jobs", "1")
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_conversion_goes_on_after_ctrl_c_and_the_file_is_the_same(folder, shards):
+    np.save("x.npy", SLOW)
+    options = (*SLOWLY, "--shards", shards)
+    growing = folder / ("x.ar.partial" if shards == 1 else "x.ar-00000-of-00002.partial")
+    process = started("x.npy", "x.ar", *options)
+    wait_for(process, lambda: growing.exists() and growing.stat().st_size > 100_000)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 130
+    (line,) = err.splitlines()
+    assert line.startswith("loaderx convert: stopped after ")
+    assert line.endswith("of 4,000 rows; the same command goes on there")
+    assert out == ""
+    unfinished = {file.name for file in folder.iterdir()} - {"x.npy"}
+    assert unfinished == {growing.name, f"{growing.name}.index", "x.ar.partial.json"}
+
+    process = started("x.npy", "x.ar", *options)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    assert err.startswith("going on after ")
+    same(ARDataset("x.ar")[:], SLOW)
+    if shards == 1:
+        write_array_record("library.ar", SLOW, level=19, progress=False)
+        assert Path("x.ar").read_bytes() == Path("library.ar").read_bytes()
+    assert list(folder.glob("*partial*")) == []
+
+
+def test_a_conversion_goes_on_after_its_process_was_killed(folder):
+    np.save("x.npy", SLOW)
+    note = folder / "x.ar.partial.json"
+    often = "import loaderx.commands.conversion as c; c.SECONDS_BETWEEN_NOTES = 0"
+    process = started("x.npy", "x.ar", *SLOWLY, before=often)
+    wait_for(process, note.exists)
+    process.kill()
+    process.communicate(timeout=100)
+    assert not Path("x.ar").exists()
+
+    process = started("x.npy", "x.ar", *SLOWLY)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    assert err.startswith("going on after ")
+    same(ARDataset("x.ar")[:], SLOW)
+    assert sorted(file.name for file in folder.iterdir()) == ["x.ar", "x.npy"]
+
+
+# A program that is stopped by Ctrl-C in the block after so many.
+AFTER_BLOCKS = """
+import signal
+import loaderx.commands.outputs as outputs
+append, count = outputs.{kind}.append, 0
+def counted(self, encoded):
+    global count
+    append(self, encoded)
+    count += 1
+    if count == {blocks}:
+        signal.raise_signal(signal.SIGINT)
+outputs.{kind}.append = counted
+"""
+
+
+def stopped_after(blocks, *arguments, kind="NpyOutput"):
+    process = started(*arguments, before=AFTER_BLOCKS.format(kind=kind, blocks=blocks))
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 130, err
+    assert "stopped" in err
+    return err
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 5])
+@pytest.mark.parametrize("target", ["y.npy", "y.npz"])
+def test_arrays_of_an_npz_file_go_on_after_ctrl_c_too(blocks, target):
+    arrays = {"a": numbers(shape=(900, 30, 7)), "b": numbers(np.float64), "c": np.arange(5)}
+    np.savez_compressed("x.npz", **arrays)
+    stopped_after(blocks, "x.npz", target)
+    assert convert("x.npz", target) == 0
+    for name, array in arrays.items():
+        same(np.load(target)[name] if target == "y.npz" else np.load(f"y_{name}.npy"), array)
+    assert list(Path().glob("*partial*")) == []
+
+
+@pytest.mark.parametrize("source", ["saved", "table.parquet"])
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_a_table_goes_on_after_ctrl_c_too(tables, source, blocks, monkeypatch):
+    small = "import loaderx.commands.conversion as c; c.BLOCK_BYTES = 40_000\n"
+    arguments = (tables / source, "t.npy", "--columns", "image", "matrix")
+    process = started(
+        *arguments, before=small + AFTER_BLOCKS.format(kind="NpyOutput", blocks=blocks)
+    )
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 130, err
+    assert "of 700 rows; the same command goes on there" in err
+    assert convert(*arguments) == 0
+    same(np.load("t_image.npy"), PIXELS)
+    same(np.load("t_matrix.npy"), MATRICES)
+
+
+def test_a_source_that_changed_is_converted_from_its_beginning(capsys):
+    np.save("x.npy", numbers())
+    stopped_after(1, "x.npy", "y.npy")
+    np.save("x.npy", numbers() + 1)
+    assert convert("x.npy", "y.npy") == 0
+    assert "beginning again: the source has changed" in capsys.readouterr().err
+    same(np.load("y.npy"), numbers() + 1)
+
+
+def test_other_options_begin_again_and_leave_nothing_of_the_last_run(folder, capsys):
+    np.save("x.npy", numbers())
+    stopped_after(1, "x.npy", "y.ar", "--shards", 2, kind="RecordOutput")
+    assert convert("x.npy", "y.ar") == 0
+    assert "beginning again: the last run had other options" in capsys.readouterr().err
+    assert sorted(file.name for file in folder.iterdir()) == ["x.npy", "y.ar"]
+    same(ARDataset("y.ar")[:], numbers())
+
+
+def test_an_unfinished_file_that_was_cut_begins_again(capsys):
+    np.save("x.npy", numbers())
+    stopped_after(1, "x.npy", "y.npy")
+    Path("y.npy.partial").write_bytes(b"short")
+    assert convert("x.npy", "y.npy") == 0
+    assert "beginning again: the unfinished files are gone" in capsys.readouterr().err
+    same(np.load("y.npy"), numbers())
+
+
+def test_a_file_that_exists_stays_until_the_new_one_is_complete():
+    np.save("x.npy", numbers())
+    np.save("y.npy", np.arange(3))
+    assert convert("x.npy", "y.npy") == 2
+    stopped_after(1, "x.npy", "y.npy", "--force")
+    same(np.load("y.npy"), np.arange(3))
+    assert convert("x.npy", "y.npy", "--force") == 0
+    same(np.load("y.npy"), numbers())
+
+
+def test_a_full_disk_is_one_line_and_the_rows_so_far_are_kept():
+    np.save("x.npy", numbers(np.float64))
+    limit = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+"""
+    process = started("x.npy", "y.npy", before=limit)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 2
+    assert err == "loaderx convert: File too large\n"
+    assert not Path("y.npy").exists()
+    assert json.loads(Path("y.npy.partial.json").read_text())["progress"][0]["rows"] > 0
+    assert convert("x.npy", "y.npy") == 0
+    same(np.load("y.npy"), numbers(np.float64))
+
+
+def test_two_processes_do_not_write_the_same_file(capsys):
+    np.save("x.npy", numbers())
+    with Path("y.npy.partial.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert convert("x.npy", "y.npy") == 2
+    assert "y.npy is being written by another process" in capsys.readouterr().err
+    assert convert("x.npy", "y.npy") == 0
+
+
+def test_memory_does_not_grow_with_the_file():
+    def most_memory(rows):
+        np.savez_compressed("x.npz", np.zeros((rows, 1 << 20), np.uint8))
+        process = started(
+            "x.npz",
+            "y.npy",
+            "--force",
+            before="import atexit, resource, sys; atexit.register(lambda: print("
+            "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr))",
+        )
+        _, err = process.communicate(timeout=100)
+        assert process.returncode == 0, err
+        unit = 1 if sys.platform == "darwin" else 1024
+        return int(err.split()[-1]) * unit
+
+    assert most_memory(300) - most_memory(10) < 100e6

@@ -1,0 +1,80 @@
+"""What a loader must make of any source of images and labels, and a server for those that are downloaded."""
+
+import contextlib
+import functools
+import http.server
+import json
+import threading
+
+import numpy as np
+
+from loaderx import DataLoader
+from loaderx.transforms import RandomFlip, ToFloat
+from tests.loaderx.sources.rows import assert_delivers, assert_same
+
+
+def assert_loads(source, expected, image="image"):
+    """It has these rows, for any way of reading; shuffled and transformed alike by any workers; and goes on exactly."""
+    assert_delivers(source, expected)
+    length = len(expected[image])
+    for key in (
+        0,
+        -1,
+        slice(1, None, 2),
+        slice(0, 0),
+        [length - 1, 0, 0],
+        np.arange(length) % 2 == 0,
+    ):
+        assert_same(source[key], {name: column[key] for name, column in expected.items()})
+    assert {name: (spec.shape, spec.dtype) for name, spec in source.spec.items()} == {
+        name: (column.shape[1:], column.dtype) for name, column in expected.items()
+    }
+
+    def loader(workers):
+        return DataLoader(
+            source,
+            batch_size=3,
+            seed=5,
+            workers=workers,
+            output="numpy",
+            transforms={image: [RandomFlip(0.5), ToFloat()]},
+        )
+
+    alone, together = loader(1), loader(3)
+    with iter(alone) as one, iter(together) as three:
+        batches = [next(one) for _ in range(5)]
+        for batch in batches:
+            assert_same(next(three), batch)
+    raw = expected[image][alone.indices(0)].astype(np.float32) / np.float32(255)
+    for sample, original in zip(batches[0][image], raw, strict=True):
+        assert any(
+            np.allclose(sample, version, rtol=1e-6) for version in (original, original[:, ::-1])
+        )
+    with iter(together) as first:
+        for _ in range(2):
+            next(first)
+        state = json.dumps(first.get_state())
+    with iter(together) as second:
+        second.set_state(json.loads(state))
+        for batch in batches[2:]:
+            assert_same(next(second), batch)
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        self.server.asked.append(self.path)
+
+
+@contextlib.contextmanager
+def serving(folder):
+    """The files of a folder on the loopback interface: the address, and the paths that were asked for."""
+    handler = functools.partial(QuietHandler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.asked = []
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/", server.asked
+        finally:
+            server.shutdown()
+            thread.join()
