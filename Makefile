@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 
+# How many processes share the tests: files of tests, so that what one of them compiles is compiled once.
+PROCESSES := 2
+
 # The interpreter .venv is made with: `make demo PYTHON=/path/to/python`. Without one, the first of these that is
 # new enough is taken, since on many systems python3 itself is older.
 CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo test lint types bench gallery clean
 
 help:
 	@echo "make demo    train a small Flax model on the digits data set and report accuracy and speed"
@@ -18,13 +21,14 @@ help:
 	@echo "make lint    check style, formatting and the direction of imports"
 	@echo "make types   check types with mypy --strict"
 	@echo "make bench   run the benchmarks"
+	@echo "make gallery draw what every image op does to a photograph, in loaderx/transforms"
 	@echo "make clean   remove .venv and everything else that was generated"
 
 demo: $(VENV)/.installed-examples
 	$(BIN)/python -m loaderx demo
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -36,6 +40,9 @@ types: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks
+
+gallery: $(VENV)/.installed-test
+	$(BIN)/python examples/gallery.py loaderx/transforms
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

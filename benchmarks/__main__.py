@@ -9,14 +9,15 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from benchmarks import chains, gather, on_device, overhead, records, sharded
+from benchmarks import catalogue, chains, gather, on_device, overhead, records, sharded
 from benchmarks.harness import Comparison
 
 # Each is told whether the peers take part.
-BENCHMARKS: dict[str, Callable[[bool], Iterable[Comparison]]] = {
+BENCHMARKS: dict[str, Callable[[bool], Iterable[Comparison | catalogue.Catalogue]]] = {
     "gather": gather.run,
     "overhead": lambda _peers: overhead.run(),
     "chains": chains.run,
+    "catalogue": catalogue.run,
     "records": records.run,
     "on_device": on_device.run,
     "sharded": lambda _peers: sharded.run(),

@@ -1,0 +1,605 @@
+"""Every image op alone, and pipelines of them: against AlbumentationsX, NumPy and OpenCV by hand, and DALI."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import (
+    Comparison,
+    Contestant,
+    Peer,
+    environment,
+    in_new_process,
+    interleave,
+    reason,
+)
+from benchmarks.images import MEAN, STD
+from benchmarks.peers import amounts as of
+from benchmarks.rows import Array
+from loaderx import transforms as T  # noqa: N812 - as its users write it
+from loaderx.compiler.entries import chains
+from loaderx.sources.located import located_in
+from loaderx.spec import Spec
+
+IMAGES = 64
+REPEATS = 7
+SECONDS = 0.15  # that a contestant works for one figure
+FIRST_REPEATS = 3
+THREADS = (1, 2)
+
+LOADERX = "loaderx"
+ALBUMENTATIONS, BY_HAND, DALI = "albumentationsx", "by hand", "DALI"
+# The environment and the worker of each.
+PEERS = {
+    ALBUMENTATIONS: ("albumentations", "albumentations_worker"),
+    BY_HAND: ("albumentations", "by_hand_worker"),
+    DALI: ("dali", "dali_catalogue_worker"),
+}
+# Of what is drawn, mean and standard deviation over all images are compared: so many grey levels are three standard
+# deviations of the difference, where the brightness of images is drawn.
+MOMENTS = 15.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """Work that all contestants know by its name."""
+
+    name: str
+    transforms: Callable[[], Any]
+    # How far results may be apart, in grey levels, for this share of the values. None: numbers are drawn, of which
+    # everybody draws others, and so only MOMENTS are compared.
+    tolerance: float | None = None
+    share: float = 1.0
+    # Peers that define the op in another way, and which: they are measured, their results are not compared.
+    differs: Mapping[str, str] = field(default_factory=dict)
+    size: int = of.SIZE
+
+    def compare(self, ours: Array, theirs: Array) -> None:
+        """Refuse a contestant that does something else."""
+        if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
+            raise ValueError(
+                f"gives {theirs.dtype}{list(theirs.shape[1:])}, not {ours.dtype}{list(ours.shape[1:])}"
+            )
+        level = 1.0 if ours.dtype == np.uint8 else 1 / 255 / min(STD)
+        if self.tolerance is not None:
+            apart = np.abs(ours.astype(np.float32) - theirs.astype(np.float32)) / level
+            alike = float(np.mean(apart <= self.tolerance + 1e-3))
+            if alike < self.share:
+                raise ValueError(
+                    f"only {alike:.1%} of its values are within {self.tolerance:g} of ours"
+                )
+        else:
+            for moment in (np.mean, np.std):
+                apart = abs(moment(ours, dtype=np.float64) - moment(theirs, dtype=np.float64))
+                if apart > MOMENTS * level:
+                    raise ValueError(
+                        f"its {moment.__name__} is {apart / level:.0f} levels off ours"
+                    )
+
+
+def normalize() -> Any:
+    return T.Normalize(MEAN, STD)
+
+
+def exactly(value: float) -> tuple[float, float]:
+    """A range of one number."""
+    return value, value
+
+
+# At the rim, where half a pixel is outside, definitions differ a little.
+WARPED: dict[str, Any] = {"tolerance": 1, "share": 0.99}
+LINEAR_HUE = "turns colours linearly, not along the circle of hues"
+OPS = (
+    Case("Rotate", lambda: [T.Rotate(exactly(of.DEGREES))], **WARPED),
+    Case(
+        "Affine",
+        lambda: [
+            T.Affine(
+                degrees=exactly(of.AFFINE_DEGREES),
+                translate_x=exactly(of.TRANSLATE),
+                translate_y=exactly(of.TRANSLATE),
+                scale=exactly(of.AFFINE_SCALE),
+                shear_x=exactly(of.SHEAR),
+            )
+        ],
+        differs={ALBUMENTATIONS: "shears after turning"},
+        **WARPED,
+    ),
+    Case(
+        "Perspective",
+        lambda: [T.Perspective(of.DISTORTION)],
+        differs={ALBUMENTATIONS: "corners move outwards"},
+    ),
+    Case("Rot90", lambda: [T.Rot90()]),
+    Case("Transpose", lambda: [T.Transpose(1.0)], tolerance=0),
+    Case("RandomScale", lambda: [T.RandomScale(exactly(of.SCALE))], **WARPED),
+    Case(
+        "ElasticDeform",
+        lambda: [T.ElasticDeform(of.ELASTIC, of.SPACING, border="reflect")],
+        differs={
+            ALBUMENTATIONS: "a field from a grid without splines",
+            BY_HAND: "OpenCV's cubic, not B-splines",
+        },
+    ),
+    Case("ColorJitter", lambda: [T.ColorJitter(*[of.JITTER] * 4)]),
+    Case(
+        "Hue",
+        lambda: [T.Hue(exactly(of.HUE))],
+        tolerance=4,
+        differs={DALI: LINEAR_HUE},
+    ),
+    Case("Brightness", lambda: [T.Brightness(exactly(of.FACTOR))], tolerance=1),
+    Case("Contrast", lambda: [T.Contrast(exactly(of.FACTOR))], tolerance=1),
+    Case("Saturation", lambda: [T.Saturation(exactly(of.FACTOR))], tolerance=1),
+    Case("Grayscale", lambda: [T.Grayscale()], tolerance=1),
+    Case("Gamma", lambda: [T.Gamma(exactly(of.GAMMA))], tolerance=1),
+    Case("Solarize", lambda: [T.Solarize(of.THRESHOLD)], tolerance=0),
+    Case("Posterize", lambda: [T.Posterize(of.BITS)], tolerance=0),
+    Case("Invert", lambda: [T.Invert()], tolerance=0),
+    Case(
+        "AutoContrast",
+        lambda: [T.AutoContrast()],
+        tolerance=1,
+        differs={ALBUMENTATIONS: "its histogram leaves out white"},
+    ),
+    Case(
+        "Equalize",
+        lambda: [T.Equalize()],
+        tolerance=1,
+        differs={DALI: "OpenCV's formula, not Pillow's"},
+    ),
+    Case(
+        "Sharpness",
+        lambda: [T.Sharpness(exactly(of.SHARPNESS))],
+        tolerance=1,
+        share=0.98,  # Pillow leaves the rim as it is
+        differs={ALBUMENTATIONS: "another kernel"},
+    ),
+    Case("GaussianBlur", lambda: [T.GaussianBlur(of.SIGMA, of.KERNEL)], tolerance=1),
+    Case("GaussianNoise", lambda: [T.GaussianNoise(of.NOISE)]),
+    Case("SaltPepper", lambda: [T.SaltPepper(of.SALTED)]),
+    Case("ChannelShuffle", lambda: [T.ChannelShuffle(1.0)]),
+    Case("ChannelDrop", lambda: [T.ChannelDrop(1.0)]),
+    Case(
+        "CLAHE",
+        lambda: [T.CLAHE(of.CLIP, of.TILES)],
+        differs=dict.fromkeys(PEERS, "of L in Lab, not of the grey"),
+    ),
+    Case("GridMask", lambda: [T.GridMask(of.GRID / of.SIZE, 1 - of.GRID_HOLE / of.GRID)]),
+    Case(
+        "RandomErasing",
+        lambda: [T.RandomErasing(1.0, scale=of.ERASED, ratio=of.ERASED_RATIO)],
+    ),
+    Case("RandomCrop", lambda: [T.RandomCrop(of.CROP)]),
+    Case("CenterCrop", lambda: [T.CenterCrop(of.CROP)], tolerance=0),
+    Case("Pad", lambda: [T.Pad(of.PADDING)], tolerance=0),
+    Case("RandomFlip", lambda: [T.RandomFlip(1.0)], tolerance=0),
+    Case("Resize", lambda: [T.Resize(of.RESIZED)], tolerance=1),
+    Case(
+        "RandomResizedCrop", lambda: [T.RandomResizedCrop(of.SIZE, scale=of.AREA, ratio=of.RATIO)]
+    ),
+    Case("Normalize", lambda: [normalize()], tolerance=0.01),
+)
+
+
+def simclr() -> list[Any]:
+    return [
+        T.RandomResizedCrop(of.SIZE, scale=of.AREA, ratio=of.RATIO),
+        T.RandomFlip(),
+        T.Maybe(of.SIMCLR_JITTERED, T.ColorJitter(*of.SIMCLR_JITTER)),
+        T.Grayscale(of.SIMCLR_GREY),
+        T.Maybe(of.SIMCLR_BLURRED, T.GaussianBlur(of.SIMCLR_SIGMA, of.SIMCLR_KERNEL)),
+        normalize(),
+    ]
+
+
+def rand_augment() -> list[Any]:
+    return [
+        T.RandomResizedCrop(of.SIZE, scale=of.AREA, ratio=of.RATIO),
+        T.RandomFlip(),
+        T.RandAugment(of.NUMBER, of.MAGNITUDE),
+        normalize(),
+    ]
+
+
+def segmentation() -> dict[Any, list[Any]]:
+    blur = T.GaussianBlur(of.SEGMENTATION_SIGMA, of.SEGMENTATION_KERNEL)
+    return {
+        ("image", "mask"): [
+            T.RandomResizedCrop(of.SIZE, scale=of.SEGMENTATION_AREA, ratio=of.RATIO),
+            T.RandomFlip(),
+            T.Rotate(of.SEGMENTATION_DEGREES),
+        ],
+        "image": [
+            T.ColorJitter(*of.SEGMENTATION_JITTER),
+            T.Maybe(of.SEGMENTATION_BLURRED, blur),
+            normalize(),
+        ],
+    }
+
+
+OWN_OPS = {
+    ALBUMENTATIONS: "has no RandAugment: SomeOf with the same ops",
+    DALI: "other ranges of amounts",
+}
+PIPELINES = (
+    Case("SimCLR", simclr, size=of.LARGE, differs={DALI: LINEAR_HUE}),
+    Case("RandAugment", rand_augment, size=of.LARGE, differs=OWN_OPS),
+    Case("segmentation", segmentation, size=of.LARGE, differs={DALI: LINEAR_HUE}),
+)
+
+
+def photographs(size: int, count: int = IMAGES, seed: int = 0) -> Array:
+    """Images with the spectrum of photographs, correlated channels, and things with edges in front."""
+    random = np.random.default_rng(seed)
+    down, across = np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None]
+    amplitude = 1 / np.maximum(np.hypot(down, across), 1 / size) ** 1.2
+    rows, columns = np.mgrid[:size, :size] / size
+    images = np.empty((count, size, size, 3), np.uint8)
+    for image in images:
+        phases = np.exp(2j * np.pi * random.random((4, *amplitude.shape)))
+        fields = np.fft.irfft2(phases * amplitude, s=(size, size))
+        fields /= fields.std(axis=(1, 2), keepdims=True)
+        scene = (
+            random.uniform(90, 150)
+            + 40 * fields[0][..., None]
+            + 14 * np.moveaxis(fields[1:], 0, -1)
+        )
+        for _ in range(6):
+            middle, radius = random.random(2), random.uniform(0.04, 0.2, 2)
+            inside = ((rows - middle[0]) / radius[0]) ** 2 + (
+                (columns - middle[1]) / radius[1]
+            ) ** 2 < 1
+            scene[inside] = 0.4 * scene[inside] + 0.6 * random.uniform(0, 255, 3)
+        image[...] = np.clip(scene, 0, 255)
+    return images
+
+
+class Data:
+    """The images and masks of a run, in memory and in files for the peers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.images = {size: photographs(size) for size in (of.SIZE, of.LARGE)}
+        self.masks = (self.images[of.LARGE][..., 0] // 32).astype(np.uint8)
+        self.folder = folder
+        self.files = {"images": {}, "masks": str(folder / "masks.npy")}
+        np.save(self.files["masks"], self.masks)
+        for size, images in self.images.items():
+            self.files["images"][str(size)] = str(folder / f"images{size}.npy")
+            np.save(self.files["images"][str(size)], images)
+
+
+class Compiled:
+    """The chains of a case, called in threads that each have their part of a batch, into arrays that exist."""
+
+    def __init__(self, case: Case, data: Data, stack: ExitStack) -> None:
+        transforms = case.transforms()
+        given = {"image": data.images[case.size]}
+        if isinstance(transforms, dict):
+            given["mask"] = data.masks
+        fields = {
+            name: (Spec(rows.shape[1:], rows.dtype), partial(np.array, rows[0]))
+            for name, rows in given.items()
+        }
+        self.rows = given
+        self.chains = chains(transforms, fields, 0)
+        self.outs = {
+            name: np.ones((IMAGES, *chain.output.shape), chain.output.dtype)
+            for name, chain in self.chains.items()
+        }
+        self.pools = {
+            threads: stack.enter_context(ThreadPoolExecutor(threads)) for threads in THREADS
+        }
+        self.position = 0
+
+    def result(self) -> Array:
+        """What becomes of the images."""
+        self.run(1, 1)
+        return self.outs["image"].copy()
+
+    def run(self, threads: int, rounds: int) -> float:
+        """Seconds for `rounds` times all images; every time other numbers are drawn."""
+        first = self.position
+        self.position += rounds * IMAGES
+
+        def work(thread: int) -> None:
+            part = slice(IMAGES * thread // threads, IMAGES * (thread + 1) // threads)
+            places = np.arange(first, first + IMAGES, dtype=np.int64)[part]
+            located = {name: located_in(rows[part]) for name, rows in self.rows.items()}
+            for _ in range(rounds):
+                for name, chain in self.chains.items():
+                    out = self.outs[name][part]
+                    chain.run(0, 0, int(places[0]), places, located[name], None, out)
+                places += IMAGES
+
+        started = time.perf_counter()
+        list(self.pools[threads].map(work, range(threads)))
+        return time.perf_counter() - started
+
+
+class Rivals:
+    """The peers, opened when they are asked first, and again after one ended."""
+
+    def __init__(self, data: Data, stack: ExitStack, names: Iterable[str]) -> None:
+        self.data = data
+        self.stack = stack
+        self.names = list(names)
+        self.open: dict[str, tuple[Peer, list[str]]] = {}
+        self.absent: dict[str, str] = {}
+
+    def ask(self, name: str, do: str, **arguments: Any) -> dict[str, Any]:
+        """An answer of a peer; one that fails is closed."""
+        peer, _ = self._peer(name)
+        try:
+            return peer.ask(do, **arguments)
+        except Exception:
+            del self.open[name]
+            peer.close()
+            raise
+
+    def having(self, case: str) -> list[str]:
+        """The peers that have the op."""
+        found = []
+        for name in self.names:
+            try:
+                cases = self._peer(name)[1]
+            except Exception as error:
+                self.absent[name] = reason(error)
+            else:
+                found += [name] if case in cases else []
+        return found
+
+    def result(self, name: str, case: str) -> Array:
+        """What becomes of the images."""
+        file = str(self.data.folder / "result.npy")
+        self.ask(name, "result", case=case, file=file)
+        return np.load(file)
+
+    def run(self, name: str, case: str, threads: int, rounds: int) -> float:
+        """Seconds for `rounds` times all images, by its own clock."""
+        answer = self.ask(name, "run", case=case, threads=threads, rounds=rounds)
+        return float(answer["seconds"])
+
+    def _peer(self, name: str) -> tuple[Peer, list[str]]:
+        if name in self.absent:
+            raise RuntimeError(self.absent[name])
+        if name not in self.open:
+            venv, module = PEERS[name]
+            peer = self.stack.enter_context(Peer(environment(venv), f"benchmarks.peers.{module}"))
+            self.open[name] = peer, peer.ask("open", **self.data.files)["cases"]
+        return self.open[name]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case: a comparison per number of threads, and what there is to say about the peers."""
+
+    case: str
+    comparisons: Mapping[int, Comparison]
+    notes: Mapping[str, str]
+
+    def fastest(self, threads: int) -> str | None:
+        """The peer of the highest median."""
+        measured = self.comparisons[threads]
+        peers = [name for name in measured.samples if name != LOADERX]
+        return max(peers, key=measured.median, default=None)
+
+    def ratio(self, threads: int) -> float | None:
+        """How many times as fast as the fastest peer, as the median over the rounds."""
+        peer = self.fastest(threads)
+        if peer is None:
+            return None
+        samples = self.comparisons[threads].samples
+        pairs = zip(samples[LOADERX], samples[peer], strict=True)
+        return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All cases in one table."""
+
+    title: str
+    rows: list[Row]
+    # Of how many times the fastest peer the summary says who reaches it.
+    goal: float
+    # Cases that loaderx cannot run, and peers that cannot be asked, and why.
+    missing: Mapping[str, str]
+
+    def table(self) -> str:
+        width = max((len(row.case) for row in self.rows), default=0)
+        names = [LOADERX, *PEERS]
+        heads = "".join(f"{name:>16}" for name in names) + f"{'ratio':>8}  {'fastest':<16}"
+        lines = [f"{self.title}, images/s (ratio: loaderx to the fastest peer)"]
+        for threads in THREADS:
+            lines += ["", f"{f'{threads} thread' + 's' * (threads > 1):{width}}{heads}"]
+            for row in self.rows:
+                figures = row.comparisons[threads]
+                cells = [
+                    f"{figures.median(name):,.0f}" if name in figures.samples else "-"
+                    for name in names
+                ]
+                ratio, fastest = row.ratio(threads), row.fastest(threads)
+                end = f"{'-':>8}" if ratio is None else f"{ratio:8.2f}  {fastest:<16}"
+                lines.append(f"{row.case:{width}}" + "".join(f"{cell:>16}" for cell in cells) + end)
+        lines.append("")
+        lines += [
+            f"{row.case}, {name}: {note}" for row in self.rows for name, note in row.notes.items()
+        ]
+        lines += [f"{name}: did not run: {why}" for name, why in self.missing.items()]
+        lines += [self.summary(threads) for threads in THREADS]
+        return "\n".join(lines)
+
+    def summary(self, threads: int) -> str:
+        """How many reach the goal, and who does not."""
+        ratios = {row.case: ratio for row in self.rows if (ratio := row.ratio(threads)) is not None}
+        if not ratios:
+            return f"{threads} thread(s): no peer took part."
+        losers = {name: ratio for name, ratio in ratios.items() if ratio < self.goal}
+        named = ", ".join(
+            f"{name} {ratio:.2f}" for name, ratio in sorted(losers.items(), key=_second)
+        )
+        worst = min(ratios, key=ratios.__getitem__)
+        return (
+            f"{threads} thread(s): {len(ratios) - len(losers)} of {len(ratios)} are at least {self.goal:g} times as "
+            f"fast as the fastest peer; lowest ratio {ratios[worst]:.2f} ({worst}); below: {named or 'none'}."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "title": self.title,
+            "goal": self.goal,
+            "summary": {threads: self.summary(threads) for threads in THREADS},
+            "missing": dict(self.missing),
+            "cases": {
+                row.case: {
+                    "notes": dict(row.notes),
+                    "threads": {
+                        threads: {
+                            "fastest": row.fastest(threads),
+                            "ratio": row.ratio(threads),
+                            **comparison.as_dict(),
+                        }
+                        for threads, comparison in row.comparisons.items()
+                    },
+                }
+                for row in self.rows
+            },
+        }
+
+
+def _second(pair: tuple[str, float]) -> float:
+    return pair[1]
+
+
+def run(peers: bool = True) -> Iterator[Catalogue | Comparison]:
+    """All of them, one after the other."""
+    names = PEERS if peers else ()
+    yield measure(f"image ops, uint8 {of.SIZE}x{of.SIZE}x3", OPS, names, goal=1)
+    yield measure(f"pipelines, from uint8 {of.LARGE}x{of.LARGE}x3", PIPELINES, names, goal=3)
+    yield compilation()
+
+
+def measure(
+    title: str,
+    cases: Iterable[Case],
+    peers: Iterable[str],
+    goal: float,
+    repeats: int = REPEATS,
+    seconds: float = SECONDS,
+) -> Catalogue:
+    """Compare and measure all cases."""
+    rows: list[Row] = []
+    missing: dict[str, str] = {}
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="loaderx-"))
+        data = Data(Path(folder))
+        rivals = Rivals(data, stack, peers)
+        for case in cases:
+            with ExitStack() as threads:
+                try:
+                    ours = Compiled(case, data, threads)
+                    expected = ours.result()
+                except Exception as error:
+                    missing[case.name] = reason(error)
+                else:
+                    rows.append(_row(case, ours, expected, rivals, repeats, seconds))
+        missing |= rivals.absent
+    return Catalogue(title, rows, goal, missing)
+
+
+def _row(
+    case: Case, ours: Compiled, expected: Array, rivals: Rivals, repeats: int, seconds: float
+) -> Row:
+    notes: dict[str, str] = {}
+    runs: dict[str, Callable[[int, int], float]] = {LOADERX: ours.run}
+    able = rivals.having(case.name)
+    for name in rivals.names:
+        if name not in able:
+            notes |= {} if name in rivals.absent else {name: "does not have it"}
+            continue
+        try:
+            if name in case.differs:
+                notes[name] = f"differs: {case.differs[name]}"
+            theirs = rivals.result(name, case.name)
+            if name not in case.differs:
+                case.compare(expected, theirs)
+        except Exception as error:
+            notes[name] = f"left out: {reason(error)}"
+        else:
+            runs[name] = partial(rivals.run, name, case.name)
+    comparisons = {}
+    for threads in THREADS:
+        contestants: dict[str, Contestant] = {}
+        absent = {}
+        for name, work in runs.items():
+            try:
+                work(threads, 1)
+                rounds = max(1, round(seconds / work(threads, 1)))
+            except Exception as error:
+                absent[name] = reason(error)
+            else:
+                contestants[name] = partial(_rate, work, threads, rounds)
+        comparisons[threads] = interleave(
+            f"{case.name}, {threads} thread(s)",
+            "images/s",
+            contestants,
+            reference=LOADERX,
+            repeats=repeats,
+            absent=absent,
+        )
+        notes |= {name: f"left out: {why}" for name, why in comparisons[threads].absent.items()}
+    return Row(case.name, comparisons, notes)
+
+
+def _rate(work: Callable[[int, int], float], threads: int, rounds: int) -> float:
+    return IMAGES * rounds / work(threads, rounds)
+
+
+FIRST = """
+import json, time
+started = time.perf_counter()
+import numpy as np
+import loaderx
+from benchmarks.catalogue import simclr
+chain = loaderx.pipeline(simclr())
+images = np.zeros((2, {size}, {size}, 3), np.uint8)
+imported = time.perf_counter()
+chain(images)
+print(json.dumps({{"import": imported - started, "compile": time.perf_counter() - imported}}))
+"""
+
+
+def compilation() -> Comparison:
+    """Seconds that a new process takes for its first call of the SimCLR chain, after its imports."""
+    script = FIRST.format(size=of.LARGE)
+
+    def first(cache: str, what: str = "compile") -> float:
+        variables = {"LOADERX_CACHE_DIR": cache, "NUMBA_CACHE_DIR": cache}
+        return float(in_new_process(script, variables=variables)[what])
+
+    def cold() -> float:
+        with tempfile.TemporaryDirectory(prefix="loaderx-cache-") as cache:
+            return first(cache)
+
+    with tempfile.TemporaryDirectory(prefix="loaderx-cache-") as warm:
+        contestants: dict[str, Contestant] = {
+            "nothing compiled yet": cold,
+            "afterwards": lambda: first(warm),
+            "the imports before it": lambda: first(warm, "import"),
+        }
+        return interleave(
+            "first call of the SimCLR chain in a new process",
+            "seconds",
+            contestants,
+            reference="afterwards",
+            repeats=FIRST_REPEATS,
+        )

@@ -1,0 +1,349 @@
+"""DALI on the CPU as a contestant of the catalogue, in batches of all images that it need not copy.
+
+{"do": "open", "images": {"224": "x.npy", "256": "y.npy"}, "masks": "z.npy"}   -> {"cases": [...]}
+{"do": "result", "case": "Rotate", "file": "out.npy"}     its results
+{"do": "run", "case": "Rotate", "threads": 2, "rounds": 4}   -> {"images": ..., "seconds": ...}, of so many batches
+
+Run by the Python of .venv-dali, as `python -m benchmarks.peers.dali_catalogue_worker` in the repository.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from nvidia.dali import fn, pipeline_def, types
+from nvidia.dali.auto_aug import augmentations, rand_augment
+
+from benchmarks.images import MEAN, STD
+from benchmarks.peers import amounts as of
+from benchmarks.peers.per_image import PIPELINES
+from benchmarks.peers.worker import serve, timed
+
+QUEUE = 2  # batches DALI keeps ready
+LINEAR, NEAREST = types.INTERP_LINEAR, types.INTERP_NN
+VALUES = np.arange(256)
+MARGIN = float((of.SIZE - of.CROP) // 2)
+
+
+def uniform(low: float, high: float, **arguments: Any) -> Any:
+    return fn.random.uniform(range=[low, high], **arguments)
+
+
+def factor(amount: float) -> Any:
+    return uniform(1 - amount, 1 + amount)
+
+
+def table(values: Any) -> Callable[[Any], Any]:
+    """A function of one value."""
+    entries = np.clip(np.round(values), 0, 255).tolist()
+    keys = VALUES.tolist()
+    return lambda image: fn.lookup_table(image, keys=keys, values=entries, dtype=types.UINT8)
+
+
+def warp(image: Any, matrix: Any) -> Any:
+    """By a map from the input to the output."""
+    return fn.warp_affine(image, matrix=matrix, inverse_map=False, fill_value=0, interp_type=LINEAR)
+
+
+def scaled() -> list[float]:
+    shift = of.SIZE / 2 * (1 - of.SCALE)
+    return [of.SCALE, 0.0, shift, 0.0, of.SCALE, shift]
+
+
+def affine() -> list[float]:
+    """As DALI counts: pixels have their centres at halves."""
+    (a, b, x), (c, d, y) = of.affine_matrix()
+    return [a, b, x + 0.5 - (a + b) / 2, c, d, y + 0.5 - (c + d) / 2]
+
+
+def contrast(image: Any, amount: Any) -> Any:
+    """About the mean of the grey image."""
+    mean = fn.reductions.mean(image, axis_names="HW", keep_dims=True)
+    weights = types.Constant(np.array([0.299, 0.587, 0.114], np.float32))
+    centre = fn.reductions.sum(mean * weights)
+    return fn.contrast(image, contrast=amount, contrast_center=centre)
+
+
+def homographies() -> list[Any]:
+    """Maps of the image to a corner each drawn near its own, one for each of a batch."""
+    random = np.random.default_rng(0)
+    corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]], float) * of.SIZE
+    inwards = np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]], float)
+    found = []
+    for _ in range(64):
+        moved = corners + inwards * random.uniform(0, of.DISTORTION * of.SIZE / 2, (4, 2))
+        rows, values = [], []
+        for (x, y), (u, v) in zip(corners, moved, strict=True):
+            rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
+            values += [u, v]
+        matrix = np.append(np.linalg.solve(np.array(rows), np.array(values)), 1).reshape(3, 3)
+        found.append(matrix.astype(np.float32))
+    return found
+
+
+def perspective(image: Any) -> Any:
+    """By maps that were drawn beforehand."""
+    matrices = homographies()
+    matrix = fn.external_source(source=lambda: matrices, batch=True, no_copy=True)
+    return fn.experimental.warp_perspective(
+        image, matrix, inverse_map=False, fill_value=0, interp_type=LINEAR
+    )
+
+
+def quarter_turned(image: Any) -> Any:
+    """It has no other op for quarter turns."""
+    angle = fn.random.uniform(values=[0.0, 90.0, 180.0, 270.0])
+    return fn.rotate(image, angle=angle, keep_size=True, fill_value=0, interp_type=LINEAR)
+
+
+def dropped(image: Any) -> Any:
+    channel = fn.random.uniform(values=[0.0, 1.0, 2.0], shape=[1])
+    return fn.erase(image, anchor=channel, shape=[1.0], axis_names="C", fill_value=0)
+
+
+def erased(image: Any) -> Any:
+    """Of a size drawn alike; the ratio is left to the sides."""
+    side = uniform(of.ERASED[0] ** 0.5, of.ERASED[1] ** 0.5, shape=[2])
+    return fn.erase(
+        image,
+        anchor=uniform(0.0, 0.5, shape=[2]),
+        shape=side,
+        axis_names="HW",
+        normalized=True,
+        fill_value=0,
+    )
+
+
+def normalized(image: Any, **arguments: Any) -> Any:
+    return fn.crop_mirror_normalize(
+        image,
+        mean=[255 * value for value in MEAN],
+        std=[255 * value for value in STD],
+        dtype=types.FLOAT,
+        output_layout="HWC",
+        **arguments,
+    )
+
+
+def resized_crop(image: Any) -> Any:
+    """Without antialiasing, which the others do not do; it is faster."""
+    return fn.random_resized_crop(
+        image,
+        size=[of.SIZE, of.SIZE],
+        random_area=list(of.AREA),
+        random_aspect_ratio=list(of.RATIO),
+        interp_type=LINEAR,
+        antialias=False,
+    )
+
+
+def twisted(image: Any, amounts: tuple[float, float, float, float]) -> Any:
+    brightness, contrasted, saturation, hue = amounts
+    return fn.color_twist(
+        image,
+        brightness=factor(brightness),
+        contrast=factor(contrasted),
+        saturation=factor(saturation),
+        hue=uniform(-360 * hue, 360 * hue),
+    )
+
+
+OPS: dict[str, Callable[[Any], Any]] = {
+    "Rotate": lambda image: fn.rotate(
+        image, angle=of.DEGREES, keep_size=True, fill_value=0, interp_type=LINEAR
+    ),
+    "Affine": lambda image: warp(image, affine()),
+    "Perspective": perspective,
+    "Rot90": quarter_turned,
+    "Transpose": lambda image: fn.transpose(image, perm=[1, 0, 2]),
+    "RandomScale": lambda image: warp(image, scaled()),
+    "ColorJitter": lambda image: twisted(image, (of.JITTER,) * 4),
+    "Hue": lambda image: fn.hue(image, hue=360 * of.HUE),
+    "Brightness": lambda image: fn.brightness(image, brightness=of.FACTOR),
+    "Contrast": lambda image: contrast(image, of.FACTOR),
+    "Saturation": lambda image: fn.saturation(image, saturation=of.FACTOR),
+    "Grayscale": lambda image: fn.color_space_conversion(
+        fn.color_space_conversion(image, image_type=types.RGB, output_type=types.GRAY),
+        image_type=types.GRAY,
+        output_type=types.RGB,
+    ),
+    "Gamma": table(255 * (VALUES / 255) ** of.GAMMA),
+    "Solarize": table(np.where(VALUES >= 255 * of.THRESHOLD, 255 - VALUES, VALUES)),
+    "Posterize": lambda image: image & types.Constant(256 - (1 << (8 - of.BITS)), types.UINT8),
+    "Invert": lambda image: types.Constant(255, types.UINT8) - image,
+    "AutoContrast": augmentations.auto_contrast,
+    "Equalize": fn.equalize,
+    "Sharpness": lambda image: fn.filter(
+        image, types.Constant(augmentations.sharpness_kernel(of.SHARPNESS - 1))
+    ),
+    "GaussianBlur": lambda image: fn.gaussian_blur(image, sigma=of.SIGMA, window_size=of.KERNEL),
+    "GaussianNoise": lambda image: fn.noise.gaussian(image, stddev=255 * of.NOISE),
+    "SaltPepper": lambda image: fn.noise.salt_and_pepper(image, prob=of.SALTED),
+    "ChannelDrop": dropped,
+    "CLAHE": lambda image: fn.clahe(
+        image, tiles_x=of.TILES, tiles_y=of.TILES, clip_limit=of.CLIP, luma_only=True
+    ),
+    "GridMask": lambda image: fn.grid_mask(
+        image,
+        tile=of.GRID,
+        ratio=of.GRID_HOLE / of.GRID,
+        shift_x=uniform(0.0, float(of.GRID)),
+        shift_y=uniform(0.0, float(of.GRID)),
+    ),
+    "RandomErasing": erased,
+    "RandomCrop": lambda image: fn.crop(
+        image, crop=[of.CROP, of.CROP], crop_pos_x=uniform(0.0, 1.0), crop_pos_y=uniform(0.0, 1.0)
+    ),
+    "CenterCrop": lambda image: fn.crop(image, crop=[of.CROP, of.CROP]),
+    "Pad": lambda image: fn.slice(
+        image,
+        start=[-of.PADDING, -of.PADDING],
+        shape=[of.SIZE + 2 * of.PADDING] * 2,
+        axes=[0, 1],
+        out_of_bounds_policy="pad",
+        fill_values=0,
+    ),
+    "RandomFlip": lambda image: fn.flip(image, horizontal=1),
+    "Resize": lambda image: fn.resize(
+        image, size=[of.RESIZED, of.RESIZED], interp_type=LINEAR, antialias=False
+    ),
+    "RandomResizedCrop": resized_crop,
+    "Normalize": normalized,
+}
+
+
+@pipeline_def
+def op_pipeline(case: str, source: Any) -> Any:
+    """One op."""
+    return OPS[case](given(source))
+
+
+def given(source: Any) -> Any:
+    return fn.external_source(source=source, batch=True, layout="HWC", no_copy=True)
+
+
+@pipeline_def(enable_conditionals=True)
+def simclr_pipeline(source: Any) -> Any:
+    """Turning the colours to grey is a saturation of 0, and so part of the same pass."""
+    image = given(source)
+    image = resized_crop(image)
+    brightness, contrasted, saturation, hue = of.SIMCLR_JITTER
+    jittered = fn.random.coin_flip(probability=of.SIMCLR_JITTERED)
+    coloured = fn.random.coin_flip(probability=1 - of.SIMCLR_GREY)
+    image = fn.color_twist(
+        image,
+        brightness=1 + jittered * uniform(-brightness, brightness),
+        contrast=1 + jittered * uniform(-contrasted, contrasted),
+        saturation=coloured * (1 + jittered * uniform(-saturation, saturation)),
+        hue=jittered * uniform(-360 * hue, 360 * hue),
+    )
+    if fn.random.coin_flip(probability=of.SIMCLR_BLURRED, dtype=types.BOOL):
+        sigma = uniform(*of.SIMCLR_SIGMA)
+        blurred = fn.gaussian_blur(image, sigma=sigma, window_size=of.SIMCLR_KERNEL)
+    else:
+        blurred = image
+    return normalized(blurred, mirror=fn.random.coin_flip())
+
+
+@pipeline_def(enable_conditionals=True)
+def rand_augment_pipeline(source: Any) -> Any:
+    """Its own RandAugment."""
+    image = given(source)
+    image = resized_crop(image)
+    image = rand_augment.rand_augment(
+        image, n=of.NUMBER, m=of.MAGNITUDE, shape=[of.SIZE, of.SIZE], fill_value=0
+    )
+    return normalized(image, mirror=fn.random.coin_flip())
+
+
+@pipeline_def(enable_conditionals=True)
+def segmentation_pipeline(source: Any) -> Any:
+    """The same draws for image and mask."""
+    image, mask = fn.external_source(
+        source=source, num_outputs=2, batch=True, layout=["HWC", "HWC"], no_copy=True
+    )
+    start, shape = fn.random_crop_generator(
+        image.shape()[:2],
+        random_area=list(of.SEGMENTATION_AREA),
+        random_aspect_ratio=list(of.RATIO),
+    )
+    part: dict[str, Any] = {
+        "roi_start": fn.cast(start, dtype=types.FLOAT),
+        "roi_end": fn.cast(start + shape, dtype=types.FLOAT),
+        "size": [of.SIZE, of.SIZE],
+        "antialias": False,
+    }
+    image = fn.resize(image, interp_type=LINEAR, **part)
+    mask = fn.resize(mask, interp_type=NEAREST, **part)
+    angle = uniform(-of.SEGMENTATION_DEGREES, of.SEGMENTATION_DEGREES)
+    image = fn.rotate(image, angle=angle, keep_size=True, fill_value=0, interp_type=LINEAR)
+    mask = fn.rotate(mask, angle=angle, keep_size=True, fill_value=0, interp_type=NEAREST)
+    image = twisted(image, of.SEGMENTATION_JITTER)
+    if fn.random.coin_flip(probability=of.SEGMENTATION_BLURRED, dtype=types.BOOL):
+        sigma = uniform(*of.SEGMENTATION_SIGMA)
+        blurred = fn.gaussian_blur(image, sigma=sigma, window_size=of.SEGMENTATION_KERNEL)
+    else:
+        blurred = image
+    mirror = fn.random.coin_flip()
+    return normalized(blurred, mirror=mirror), fn.flip(mask, horizontal=mirror)
+
+
+CHAINS = {
+    "SimCLR": simclr_pipeline,
+    "RandAugment": rand_augment_pipeline,
+    "segmentation": segmentation_pipeline,
+}
+
+
+class Session:
+    """The pipelines of one benchmark run."""
+
+    def open(self, images: dict[str, str], masks: str) -> dict[str, Any]:
+        """Load all images."""
+        self.images = {int(size): np.load(file) for size, file in images.items()}
+        self.masks = np.load(masks)[..., None]
+        self.pipelines: dict[tuple[str, int], Any] = {}
+        return {"cases": [*OPS, *CHAINS]}
+
+    def result(self, case: str, file: str) -> dict[str, Any]:
+        """Save what becomes of all images."""
+        out = self._pipeline(case, 1).run()[0]
+        np.save(file, np.stack([np.array(out.at(place)) for place in range(len(out))]))
+        return {}
+
+    def run(self, case: str, threads: int, rounds: int) -> dict[str, float]:
+        """Time `rounds` batches."""
+        pipeline = self._pipeline(case, threads)
+
+        def sizes() -> Iterator[int]:
+            while True:
+                yield len(pipeline.run()[0])
+
+        return timed(sizes(), rounds, QUEUE + 1)
+
+    def _pipeline(self, case: str, threads: int) -> Any:
+        # One at a time: threads of others would wait for the same cores.
+        if (case, threads) not in self.pipelines:
+            self.pipelines.clear()
+            images = list(self.images[of.LARGE if case in PIPELINES else of.SIZE])
+            batch = (images, list(self.masks)) if case == "segmentation" else images
+
+            def source() -> Any:
+                return batch
+
+            make: Any = CHAINS.get(case)
+            options = {
+                "batch_size": len(images),
+                "num_threads": threads,
+                "device_id": None,
+                "prefetch_queue_depth": QUEUE,
+            }
+            self.pipelines[case, threads] = (
+                make(source, **options) if make else op_pipeline(case, source, **options)
+            )
+            self.pipelines[case, threads].build()
+        return self.pipelines[case, threads]
+
+
+if __name__ == "__main__":
+    serve(Session())

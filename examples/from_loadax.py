@@ -1,0 +1,94 @@
+"""From Loadax to loaderx: the same batches, written with both.
+
+Loadax chains a builder: datasets wrap datasets, a batcher makes a batch of a list of items. In loaderx one call takes
+the rows and says what happens to them. The Loadax half runs where Loadax is installed (pip install loadax).
+"""
+
+import argparse
+import importlib.util
+
+import numpy as np
+
+import loaderx as lx
+
+
+def with_loadax(numbers, batch_size):
+    """Items of a list times two, one pass in their order, as jax.Arrays."""
+    import jax.numpy as jnp
+    from loadax import Batcher, DataloaderBuilder, InMemoryDataset, MappedDataset
+
+    dataset = MappedDataset(InMemoryDataset(numbers), lambda item: item * 2)
+    builder = DataloaderBuilder(Batcher(jnp.stack)).batch_size(batch_size)
+    return list(builder.workers(2).prefetch(3).build(dataset))
+
+
+@lx.transform
+def double(x):
+    """MappedDataset's function, compiled; a number is an array of one element."""
+    x[0] *= 2
+
+
+def with_loaderx(numbers, batch_size, **options):
+    """The same; a batcher is not needed, because rows are written where the batch will be."""
+    loader = lx.DataLoader(
+        numbers,
+        batch_size=batch_size,
+        shuffle=False,
+        num_epochs=1,
+        transforms=[double()],
+        workers=2,
+        prefetch=3,
+        **options,
+    )
+    return list(loader)
+
+
+def with_a_batcher(numbers, batch_size):
+    """A batcher that computes something from a batch is the `transform` of a loader: here the sum of its items."""
+    return with_loaderx(numbers, batch_size, transform=lambda batch: batch.sum(keepdims=True))
+
+
+def two_walks(numbers, batch_size):
+    """A loader is a definition in both libraries: every `iter` walks on its own."""
+    loader = lx.DataLoader(numbers, batch_size=batch_size, shuffle=False)
+    with iter(loader) as fast, iter(loader) as slow:
+        next(fast)
+        return np.asarray(next(fast)), np.asarray(next(slow))
+
+
+def shuffled(numbers, batch_size, seed):
+    """ShuffledDataset(dataset, key) has one order; here every epoch has another, and `seed` says which ones."""
+    loader = lx.DataLoader(numbers, batch_size=batch_size, seed=seed, num_epochs=2, output="numpy")
+    rows = np.concatenate(list(loader))
+    return rows[: len(numbers)], rows[len(numbers) :]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--items", type=int, default=10, help="how many numbers there are")
+    parser.add_argument("--batch-size", type=int, default=4)
+    options = parser.parse_args()
+
+    numbers = list(range(1, options.items + 1))
+    ours = with_loaderx(numbers, options.batch_size)
+    print("loaderx:", [batch.tolist() for batch in ours])
+    if importlib.util.find_spec("loadax") is None:
+        print("loadax is not installed: only the half of loaderx ran")
+    else:
+        theirs = with_loadax(numbers, options.batch_size)
+        print("loadax: ", [batch.tolist() for batch in theirs])
+        assert len(ours) == len(theirs)
+        assert all(map(np.array_equal, ours, theirs))
+        print(f"{len(ours)} batches, equal in both")
+
+    sums = with_a_batcher(numbers, options.batch_size)
+    print("sums of the batches:", [int(batch[0]) for batch in sums])
+    second, first = two_walks(numbers, options.batch_size)
+    print(f"two walks: one is at {second.tolist()}, the other at {first.tolist()}")
+    for epoch, rows in enumerate(shuffled(numbers, options.batch_size, seed=0)):
+        assert sorted(rows) == numbers
+        print(f"epoch {epoch}, shuffled: {rows.tolist()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""From torch.utils.data to loaderx: a Dataset with its augmentation on one side, files and compiled ops on the other.
+
+The torch half runs where PyTorch is installed. Without shuffling both give the same batches, bit for bit.
+"""
+
+import argparse
+import importlib.util
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+import loaderx as lx
+from loaderx.transforms import Normalize, RandomCrop
+
+MEAN, STD = 0.3, 0.4
+
+
+class Digits:
+    """A map-style torch Dataset: it needs nothing of torch, so loaderx takes it too."""
+
+    def __init__(self, images, labels):
+        self.images, self.labels = images, labels
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, row):
+        image = self.images[row].astype(np.float32) / np.float32(255)
+        return (image - np.float32(MEAN)) / np.float32(STD), self.labels[row]
+
+
+def with_torch(dataset, batch_size):
+    """Batches of tensors, made of rows that Python objects give one by one."""
+    from torch.utils.data import DataLoader
+
+    return DataLoader(dataset, batch_size=batch_size, shuffle=False, num_workers=0)
+
+
+def with_the_same_dataset(dataset, batch_size):
+    """The first step: nothing changes but the loader. Rows are still made in Python, under the GIL."""
+    return lx.DataLoader(dataset, batch_size=batch_size, shuffle=False, num_epochs=1)
+
+
+def with_compiled_ops(folder, batch_size):
+    """The second step: the data is in files, and what __getitem__ did is compiled."""
+    return lx.DataLoader(
+        (lx.NPDataset(folder / "images.npy"), lx.NPDataset(folder / "labels.npy")),
+        batch_size=batch_size,
+        shuffle=False,
+        num_epochs=1,
+        transforms={"0": [Normalize(MEAN, STD)]},  # fields of a tuple have their places as names
+    )
+
+
+def for_training(folder, batch_size):
+    """The third: shuffle=True, a RandomCrop of torchvision and a WeightedRandomSampler; endless, so `islice` it."""
+    labels = np.load(folder / "labels.npy")
+    return lx.DataLoader(
+        {"image": lx.NPDataset(folder / "images.npy"), "label": labels},
+        batch_size=batch_size,
+        seed=0,  # takes the place of manual_seed, generator= and worker_init_fn=
+        weights=1 / np.bincount(labels)[labels],
+        transforms={"image": [RandomCrop((8, 8), pad=1), Normalize(MEAN, STD)]},
+    )
+
+
+def difference(left, right):
+    """The largest difference of images, once all labels are equal."""
+    pairs = list(zip(left, right, strict=True))
+    assert all(np.array_equal(a[1], b[1]) for a, b in pairs)
+    return max(float(np.abs(np.asarray(a[0]) - np.asarray(b[0])).max()) for a, b in pairs)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=500)
+    parser.add_argument("--batch-size", type=int, default=64)
+    options = parser.parse_args()
+
+    digits = load_digits()
+    images = (digits.images[: options.rows, ..., np.newaxis] * 15).astype(np.uint8)
+    labels = digits.target[: options.rows].astype(np.int32)
+    dataset = Digits(images, labels)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        np.save(folder / "images.npy", images)
+        np.save(folder / "labels.npy", labels)
+
+        first = list(with_the_same_dataset(dataset, options.batch_size))
+        second = list(with_compiled_ops(folder, options.batch_size))
+        print(f"loaderx: {len(first)} batches of a torch-style Dataset")
+        print(
+            f"compiled ops differ from its __getitem__ by at most {difference(first, second):.1e}"
+        )
+        if importlib.util.find_spec("torch") is None:
+            print("torch is not installed: only the half of loaderx ran")
+        else:
+            theirs = list(with_torch(dataset, options.batch_size))
+            assert difference(first, theirs) == 0
+            print(f"torch:   {len(theirs)} batches, equal in both")
+
+        loader = for_training(folder, options.batch_size)
+        drawn = np.concatenate([np.asarray(loader.batch(step)["label"]) for step in range(50)])
+        counts = np.bincount(drawn, minlength=10) / len(drawn)
+        print(f"weighted: every class is {counts.min():.1%} to {counts.max():.1%} of the samples")
+
+
+if __name__ == "__main__":
+    main()

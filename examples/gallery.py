@@ -1,0 +1,231 @@
+"""Draw contact sheets of all image ops, and of policies over them, on one photograph.
+
+    python gallery.py folder
+
+`make gallery` draws those in loaderx/transforms. The amounts are fixed, so that they show; usually they are drawn.
+"""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+from sklearn.datasets import load_sample_image
+
+import loaderx as lx
+from loaderx import transforms as T  # noqa: N812 - as its users write it
+
+TILE = 144
+COLUMNS = 8
+GAP = 10
+CAPTION = 60
+HEADING = 30
+SEED = 7
+BACKGROUND, INK, FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A name, what was given to it, and what it makes of the photograph."""
+
+    name: str
+    given: str
+    image: np.ndarray
+
+
+@dataclass(frozen=True)
+class Op:
+    """An op and its arguments as they are written; `before` is what the photograph comes through first."""
+
+    make: Any
+    arguments: tuple[Any, ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
+    before: tuple[Any, ...] = ()
+    # Whether the left half shows what was there before.
+    halved: bool = False
+
+    def tile(self, photograph: np.ndarray, draw: int = 0) -> Tile:
+        op = self.make(*self.arguments, **dict(self.options))
+        chain = lx.pipeline([*self.before, op], seed=SEED)
+        words = [*map(repr, self.arguments), *(f"{name}={value!r}" for name, value in self.options)]
+        result = shown(chain(photograph[None], positions=[draw])[0])
+        if self.halved:
+            half = len(photograph) // 2
+            first = lx.pipeline([*self.before], seed=SEED)(photograph[None], positions=[draw])[0]
+            result = np.concatenate([first[:, :half], result[:, half:]], axis=1)
+            words.append("on the right half")
+        return Tile(self.make.__name__, ", ".join(words), result)
+
+
+def op(
+    make: Any,
+    *arguments: Any,
+    before: tuple[Any, ...] = (),
+    halved: bool = False,
+    **options: Any,
+) -> Op:
+    return Op(make, arguments, tuple(options.items()), before, halved)
+
+
+def shown(result: np.ndarray) -> np.ndarray:
+    """As uint8; what is normalised has a mean of 0 and a deviation of 1."""
+    if result.dtype == np.uint8:
+        return result
+    return np.clip(128 + 50 * result, 0, 255).astype(np.uint8)
+
+
+def families(size: int) -> dict[str, list[Op]]:
+    """All image ops, for a photograph of `size` pixels."""
+    part, small = size * 5 // 8, size * 3 // 4
+    return {
+        "windows": [
+            op(T.RandomCrop, part),
+            op(T.CenterCrop, part),
+            op(T.Pad, (size - small) // 2, border="reflect", before=(T.Resize(small),)),
+            op(T.RandomFlip, 1.0),
+            op(T.Resize, part),
+            op(T.RandomResizedCrop, size, scale=(0.2, 0.3)),
+        ],
+        "geometric": [
+            op(T.Rotate, (25, 25)),
+            op(T.Affine, (10, 10), scale=(0.8, 0.8), shear_x=(20, 20), border="edge"),
+            op(T.Perspective, 0.6),
+            op(T.Rot90, 1),
+            op(T.Transpose, 1.0),
+            op(T.RandomScale, (0.6, 0.6), border="reflect"),
+            op(T.ElasticDeform, size / 24, max(2, size // 6), border="reflect"),
+        ],
+        "colour": [
+            op(T.Brightness, (1.5, 1.5)),
+            op(T.Contrast, (1.8, 1.8)),
+            op(T.Saturation, (0.3, 0.3)),
+            op(T.Hue, (0.3, 0.3)),
+            op(T.ColorJitter, 0.5, 0.5, 0.5, 0.2),
+            op(T.Grayscale),
+            op(T.ChannelShuffle, 1.0),
+            op(T.ChannelDrop, 1.0),
+        ],
+        "tones": [
+            op(T.Gamma, (0.45, 0.45)),
+            op(T.Solarize, 0.5),
+            op(T.Posterize, 2),
+            op(T.Invert),
+            op(T.AutoContrast, before=(T.Contrast((0.4, 0.4)),), halved=True),
+            op(T.Equalize),
+            op(T.CLAHE, 4.0, 4),
+            op(T.Normalize, (0.4, 0.4, 0.3), (0.3, 0.25, 0.3)),
+        ],
+        "filters, noise and holes": [
+            op(T.GaussianBlur, 3.0),
+            op(T.Sharpness, (6, 6)),
+            op(T.GaussianNoise, 0.15),
+            op(T.SaltPepper, 0.1),
+            op(T.RandomErasing, 1.0, scale=(0.1, 0.2)),
+            op(T.GridMask, 0.25),
+        ],
+    }
+
+
+def policies() -> dict[str, list[Op]]:
+    """Of each, several draws."""
+    noisy = T.GaussianNoise(0.2)
+    return {
+        "RandAugment": [op(T.RandAugment, 2, 15)],
+        "TrivialAugment": [op(T.TrivialAugment)],
+        "AugMix": [op(T.AugMix, 8)],
+        "OneOf": [op(T.OneOf, T.Invert(), T.Grayscale(), T.GaussianBlur(3.0))],
+        "Maybe": [op(T.Maybe, 0.5, T.Rotate(40), noisy)],
+    }
+
+
+def photograph(size: int) -> np.ndarray:
+    """A square part of a photograph that comes with scikit-learn."""
+    whole = load_sample_image("china.jpg")
+    return np.asarray(Image.fromarray(whole).crop((30, 10, 430, 410)).resize((size, size)))
+
+
+def catalogue(size: int) -> Iterator[tuple[str, list[Tile]]]:
+    """The photograph, and every op, by families."""
+    original = photograph(size)
+    first = [Tile("original", f"{size} x {size} x 3, uint8", original)]
+    for family, ops in families(size).items():
+        yield family, first + [one.tile(original) for one in ops]
+        first = []
+
+
+def draws(size: int) -> Iterator[tuple[str, list[Tile]]]:
+    """Every policy, drawn several times, and the crops of MultiCrop."""
+    original = photograph(size)
+    for name, (one,) in policies().items():
+        # Of the first eight samples of this seed, Maybe leaves all as they are.
+        yield name, [one.tile(original, draw) for draw in range(COLUMNS, 2 * COLUMNS)]
+    crops = T.MultiCrop((size, size // 2), (2, COLUMNS - 2))
+    loader = lx.DataLoader(
+        {"image": original[None]},
+        batch_size=1,
+        output="numpy",
+        shuffle=False,
+        transforms={"image": [crops]},
+    )
+    with iter(loader) as batches:
+        views = next(batches)
+    yield "MultiCrop", [Tile(name, "", rows[0]) for name, rows in views.items()]
+
+
+def sheet(rows: list[tuple[str, list[Tile]]], size: int) -> Image.Image:
+    """All tiles, each family beginning a line of its own."""
+    lines = sum(-(-len(tiles) // COLUMNS) for _, tiles in rows)
+    width = GAP + COLUMNS * (size + GAP)
+    height = len(rows) * HEADING + lines * (size + CAPTION) + GAP
+    page = Image.new("RGB", (width, height), BACKGROUND)
+    pen = ImageDraw.Draw(page)
+    heading, name, small = (ImageFont.load_default(points) for points in (17, 14, 11))
+    top = 0
+    for family, tiles in rows:
+        pen.text((GAP, top + HEADING // 2), family, INK, heading, anchor="lm")
+        top += HEADING
+        for place, tile in enumerate(tiles):
+            column = place % COLUMNS
+            left = GAP + column * (size + GAP)
+            # Results of another size stand in the middle, as large as they are.
+            down, across = tile.image.shape[:2]
+            corner = left + (size - across) // 2, top + (size - down) // 2
+            page.paste(Image.fromarray(tile.image), corner)
+            pen.text((left, top + size + 3), tile.name, INK, name)
+            words = fitting(tile.given, small, size)
+            pen.multiline_text((left, top + size + 19), words, FAINT, small, spacing=1)
+            if column == COLUMNS - 1 or place == len(tiles) - 1:
+                top += size + CAPTION
+    return page
+
+
+def fitting(words: str, font: Any, width: int) -> str:
+    """Arguments in as many lines as they need."""
+    lines = [""]
+    for word in words.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if font.getlength(longer) <= width or not lines[-1]:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="where gallery.png and policies.png go")
+    parser.add_argument("--size", type=int, default=TILE, help="pixels of a tile")
+    options = parser.parse_args()
+    for name, rows in (("gallery", catalogue), ("policies", draws)):
+        page = sheet(list(rows(options.size)), options.size)
+        # 256 colours make the file less than half as large.
+        colours = page.quantize(256, Image.Quantize.MEDIANCUT)
+        few = page.quantize(palette=colours, dither=Image.Dither.FLOYDSTEINBERG)
+        few.save(options.folder / f"{name}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main()
