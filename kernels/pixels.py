@@ -127,11 +127,33 @@ def _fits_float32(dtype: Any) -> bool:
     return bool(np.can_cast(dtype, np.float32))
 
 
+def stored(value: Any, like: Any) -> Any:
+    """A float32 as the dtype of the array `like`."""
+    return saturate(value, like)
+
+
+@overload(stored)
+def _stored(value, like):
+    dtype = like.dtype
+    if isinstance(dtype, types.Integer) and dtype.maxval < 1 << 16:
+        # The same without float64, which takes twice as long; the part behind the point is exact.
+        low, high = np.float32(dtype.minval), np.float32(dtype.maxval)
+        half, one = np.float32(0.5), np.float32(1)
+
+        def store_small(value, like):
+            below = np.floor(value)
+            nearest = below + one if value - below >= half else below
+            return dtype(np.int32(min(max(nearest, low), high)))
+
+        return store_small
+    return lambda value, like: saturate(value, like)
+
+
 @kernel
 def store_values(x: Any, out: Any) -> None:
     """Floats as the dtype of `out`, rounded and clipped if that is an integer."""
     for k in range(x.shape[0]):
-        out[k] = saturate(x[k], out)
+        out[k] = stored(x[k], out)
 
 
 @jitable

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, config, types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
 LANES = ir.VectorType(ir.FloatType(), 4)
 # So many pixels are mirrored at once.
@@ -49,11 +49,11 @@ if config.DISABLE_JIT:
 
 else:
 
-    def mirror(channels: int) -> Any:
-        """MIRRORED pixels in the opposite order."""
+    def in_order(order: list[int]) -> Any:
+        """Some values in another order."""
 
         @intrinsic
-        def mirror_pixels(typing_context, source, at, out, place):
+        def move_values(typing_context, source, at, out, place):
             """From the value `at` of the source to that at `place`."""
             if source.dtype != out.dtype:
                 return None
@@ -63,14 +63,9 @@ else:
                 source, at, out, place = arguments
                 kinds = signature.args
                 size = context.get_abi_sizeof(context.get_data_type(kinds[0].dtype))
-                lanes = ir.VectorType(ir.IntType(8 * size), MIRRORED * channels)
+                lanes = ir.VectorType(ir.IntType(8 * size), len(order))
                 pixels = builder.load(address_of(context, builder, kinds[0], source, at, lanes))
                 pixels.align = 1
-                order = [
-                    (MIRRORED - 1 - pixel) * channels + channel
-                    for pixel in range(MIRRORED)
-                    for channel in range(channels)
-                ]
                 mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order)
                 turned = builder.shuffle_vector(pixels, ir.Constant(lanes, ir.Undefined), mask)
                 store = builder.store(
@@ -81,9 +76,20 @@ else:
 
             return signature, generate
 
-        return mirror_pixels
+        return move_values
+
+    def mirror(channels: int) -> Any:
+        """MIRRORED pixels in the opposite order."""
+        backwards = range(MIRRORED - 1, -1, -1)
+        return in_order([k * channels + c for k in backwards for c in range(channels)])
+
+    def reorder(*channels: int) -> Any:
+        """MIRRORED pixels with their channels in another order."""
+        return in_order([3 * k + c for k in range(MIRRORED) for c in channels])
 
     mirror_ones, mirror_threes, mirror_fours = mirror(1), mirror(3), mirror(4)
+    reorder_021, reorder_102, reorder_120 = reorder(0, 2, 1), reorder(1, 0, 2), reorder(1, 2, 0)
+    reorder_201, reorder_210 = reorder(2, 0, 1), reorder(2, 1, 0)
 
     @intrinsic
     def blend_pixel(typing_context, line, near, far, share, scale, bias, whole, out, place):
@@ -160,6 +166,31 @@ else:
             return context.get_dummy_value()
 
         return signature, generate
+
+
+def reorder_threes(x: Any, first: int, second: int) -> int:
+    """Pixels of three channels so that channels `first` and `second` come first; gives how many pixels were done."""
+    return 0
+
+
+@overload(reorder_threes)
+def _reorder_threes(x, first, second):
+    def reorder_blocks(x, first, second):
+        pixels = x.shape[0] // 3 // MIRRORED * MIRRORED
+        for k in range(0, 3 * pixels, 3 * MIRRORED):
+            if first == 0 and second == 2:
+                reorder_021(x, k, x, k)
+            elif first == 1 and second == 0:
+                reorder_102(x, k, x, k)
+            elif first == 1:
+                reorder_120(x, k, x, k)
+            elif first == 2 and second == 0:
+                reorder_201(x, k, x, k)
+            elif first == 2:
+                reorder_210(x, k, x, k)
+        return pixels
+
+    return reorder_blocks
 
 
 def address_of(context: Any, builder: Any, kind: Any, array: Any, index: Any, lanes: Any) -> Any:

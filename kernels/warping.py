@@ -310,14 +310,18 @@ def copy_blocks(source: Any, walk: Any, fill: Any, target: Any) -> None:
             # A pixel of three is moved as four, but behind the last one of a line may lie one that is there already.
             swift = min(stop, right - 1) if channels == 3 else stop
             for i in range(block_row, min(block_row + BLOCK, lower)):
-                for j in range(block_column, stop):
-                    place = (start + i * down + j * across) * channels
-                    to = (i * width + j) * channels
-                    if place <= safe and j < swift:
-                        move_pixel(source, place, fill, target, to)
-                    else:
-                        for k in range(channels):
-                            target[to + k] = source[place + k]
+                place, step = (
+                    (start + i * down + block_column * across) * channels,
+                    across * channels,
+                )
+                to, done = (i * width + block_column) * channels, 0
+                if max(place, place + (stop - 1 - block_column) * step) <= safe:
+                    done = swift - block_column
+                    for j in range(done):
+                        move_pixel(source, place + j * step, fill, target, to + j * channels)
+                for j in range(done, stop - block_column):
+                    for k in range(channels):
+                        target[to + j * channels + k] = source[place + j * step + k]
 
 
 @jitable

@@ -214,19 +214,21 @@ def compose_linear(before, start, extent, flipped, low, high, weight):
 
 
 def walk(table):
-    inside = np.flatnonzero(np.asarray(table) >= 0)
-    if len(inside) == 0:
-        return len(table), len(table), 1
-    first, stop = int(inside[0]), int(inside[-1]) + 1
-    for step in (1, -1):
-        if np.array_equal(table[first:stop], table[first] + step * np.arange(stop - first)):
-            return first, stop, step
+    """Of all stretches the first of the longest; a single pixel walks to the right."""
+    for size in range(len(table), 0, -1):
+        for first in range(len(table) - size + 1):
+            stretch = table[first : first + size]
+            for step in (1, -1):
+                if stretch.min() >= 0 and np.array_equal(
+                    stretch, stretch[0] + step * np.arange(size)
+                ):
+                    return first, first + size, step
     return 0, 0, 1
 
 
 def copy_window(x, rows, columns, fill, out):
     outside = np.logical_or.outer(np.asarray(rows) < 0, np.asarray(columns) < 0)
-    out[...] = np.where(outside[:, :, None], fill, x[rows][:, columns])
+    out[...] = np.where(outside[:, :, None], fill[: x.shape[2]], x[rows][:, columns])
 
 
 def scale_window(x, rows, columns, fill, scale, bias, out):

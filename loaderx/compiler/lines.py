@@ -110,8 +110,9 @@ def write_windows(
     last = group[-1].transform
     source = text.array(address, source_shape, spec.dtype)
     pixel = np.full(channels, fill, spec.dtype)
-    # Half precision is moved as bits, and never calculated with.
-    filled = text.argument(pixel.view(np.uint16) if str(spec.dtype) in HALVES else pixel)
+    # Half precision is moved as bits, and never calculated with. A row of it: see `copy_window`.
+    pixel = pixel.view(np.uint16) if str(spec.dtype) in HALVES else pixel
+    filled = text.argument(np.tile(pixel, width))
     out_shape = (height, width, channels)
     scaled = isinstance(last, ScaleTransform)
     blended = len(tables[0]) == 3

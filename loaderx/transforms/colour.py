@@ -9,6 +9,7 @@ from loaderx.errors import ArgumentError
 from loaderx.kernels.compilation import jitable
 from loaderx.kernels.pixels import luminance, precise, saturate
 from loaderx.kernels.tones import BLOCK, merge_pixels, rounded, split_pixels
+from loaderx.kernels.vectors import reorder_threes
 from loaderx.spec import Spec
 
 from .amounts import Amount, draw_amount, factors, spread
@@ -293,14 +294,7 @@ class Grayscale(ImageTransform):
 
 
 def channel_shuffle(
-    x: Any,
-    rng: Any,
-    probability: float,
-    white: float,
-    order: Any,
-    pixel: Any,
-    planes: Any,
-    shuffled: Any,
+    x: Any, rng: Any, probability: float, white: float, order: Any, pixel: Any
 ) -> None:
     """Channels in a random order."""
     if rng.random() >= probability:
@@ -311,22 +305,14 @@ def channel_shuffle(
     for c in range(channels - 1):
         other = rng.integers(c, channels)
         order[c], order[other] = order[other], order[c]
+    flat, first = x.reshape(-1), 0
     if channels == 3:
-        flat, pixels = x.reshape(-1), x.shape[0] * x.shape[1]
-        for start in range(0, pixels, BLOCK):
-            count = min(BLOCK, pixels - start)
-            split_pixels(flat, start, count, planes)
-            for c in range(3):
-                for j in range(BLOCK):
-                    shuffled[c, j] = planes[order[c], j]
-            merge_pixels(shuffled, start, count, flat)
-    else:
-        for i in range(x.shape[0]):
-            for j in range(x.shape[1]):
-                for c in range(channels):
-                    pixel[c] = x[i, j, c]
-                for c in range(channels):
-                    x[i, j, c] = pixel[order[c]]
+        first = reorder_threes(flat, order[0], order[1])
+    for j in range(first, x.shape[0] * x.shape[1]):
+        for c in range(channels):
+            pixel[c] = flat[j * channels + c]
+        for c in range(channels):
+            flat[j * channels + c] = pixel[order[c]]
 
 
 class ChannelShuffle(ImageTransform):
@@ -338,24 +324,39 @@ class ChannelShuffle(ImageTransform):
         super().__init__(probability=between("probability", probability, 0, 1))
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        order, pixel = Spec(spec.shape[2:], np.int64), Spec(spec.shape[2:], spec.dtype)
-        return order, pixel, _planes(spec), _planes(spec)
+        return Spec(spec.shape[2:], np.int64), Spec(spec.shape[2:], spec.dtype)
 
 
 def channel_drop(
-    x: Any, rng: Any, probability: float, channels: int, fill: float, white: float
+    x: Any,
+    rng: Any,
+    probability: float,
+    channels: int,
+    fill: float,
+    white: float,
+    kept: Any,
+    filled: Any,
 ) -> None:
     """Some channels become one value."""
     if rng.random() >= probability:
         return
     value, left = saturate(fill, x), channels
-    for c in range(x.shape[2]):
+    height, width, every = x.shape
+    # Listed for a row, as masks of bits: a loop over one channel moves single values.
+    masks = kept.reshape(width, every, kept.shape[0] // (width * every))
+    for c in range(every):
         # Of the channels from here on `left` are dropped, each as likely as the others.
-        if rng.integers(0, x.shape[2] - c) < left:
-            left -= 1
-            for i in range(x.shape[0]):
-                for j in range(x.shape[1]):
-                    x[i, j, c] = value
+        drop = rng.integers(0, every - c) < left
+        left -= 1 if drop else 0
+        for j in range(width):
+            filled[j * every + c] = value if drop else saturate(0, x)
+            for byte in range(masks.shape[2]):
+                masks[j, c, byte] = 0 if drop else 255
+    lines = x.reshape(-1).view(np.uint8).reshape(height, kept.shape[0])
+    line = filled.view(np.uint8)
+    for i in range(height):
+        for k in range(kept.shape[0]):
+            lines[i, k] = (lines[i, k] & kept[k]) | line[k]
 
 
 class ChannelDrop(ImageTransform):
@@ -381,6 +382,10 @@ class ChannelDrop(ImageTransform):
             )
         return spec
 
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        row = math.prod(spec.shape[1:])
+        return Spec((row * spec.dtype.itemsize,), np.uint8), Spec((row,), spec.dtype)
+
 
 def random_erasing(
     x: Any,
@@ -404,10 +409,12 @@ def random_erasing(
         if 0 < down < height and 0 < across < width:
             top = rng.integers(0, height - down + 1)
             left = rng.integers(0, width - across + 1)
+            erased = saturate(value, x)
+            lines = x.reshape(height, width * channels)
             for i in range(top, top + down):
-                for j in range(left, left + across):
-                    for c in range(channels):
-                        x[i, j, c] = saturate(value, x)
+                part = lines[i, left * channels : (left + across) * channels]
+                for k in range(part.shape[0]):
+                    part[k] = erased
             return
 
 

@@ -193,7 +193,7 @@ def test_copied_and_scaled_windows_equal_their_twins(rows, channels, columns, dt
 
     memory, out = guarded(shape, dtype)
     expected = np.empty(shape, dtype)
-    windows.copy_window(x, rows, columns, fill, out)
+    windows.copy_window(x, rows, columns, np.tile(fill, len(columns)), out)
     reference.copy_window(x, rows, columns, fill, expected)
     np.testing.assert_array_equal(out, expected)
     check_guard(memory, out.size)
@@ -204,6 +204,26 @@ def test_copied_and_scaled_windows_equal_their_twins(rows, channels, columns, dt
     reference.scale_window(x, rows, columns, fill, scale, bias, expected)
     np.testing.assert_array_equal(out, expected)
     check_guard(memory, out.size)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_long_rows_go_in_blocks(channels, dtype):
+    x = image(channels, dtype, height=2, width=45)
+    rows = np.array([1, -1, 0], np.int32)
+    fill = np.arange(9, 9 + channels).astype(dtype)
+    for columns in (
+        [*range(44, 3, -1)],
+        [-1, -1, *range(40, 0, -1), -1],
+        [*range(9, 0, -1), *range(45)],
+    ):
+        columns = np.array(columns, np.int32)
+        memory, out = guarded((3, len(columns), channels), dtype)
+        expected = np.empty(out.shape, dtype)
+        windows.copy_window(x, rows, columns, np.tile(fill, len(columns)), out)
+        reference.copy_window(x, rows, columns, fill, expected)
+        np.testing.assert_array_equal(out, expected)
+        check_guard(memory, out.size)
 
 
 def blended_table(table):
