@@ -75,7 +75,7 @@ class DataLoader:
             raise ArgumentError('`sharding` needs output="jax".')
         if transform is not None and not callable(transform):
             raise ArgumentError(
-                f"`transform` (={transform!r}) must be a function of a batch; ops on samples go to `transforms`."
+                f"`transform` (={transform!r}) must be callable, with a batch; ops on samples go to `transforms`."
             )
         if not isinstance(shuffle, bool | np.bool_):
             raise ArgumentError(f"`shuffle` (={shuffle!r}) must be True or False.")
