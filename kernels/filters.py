@@ -13,7 +13,7 @@ from numba.core import config, types
 from numba.extending import intrinsic, overload
 
 from .compilation import jitable, kernel
-from .pixels import precise, saturate
+from .pixels import precise, saturate, whole
 from .vectors import address_of
 from .windows import REFLECT, border
 
@@ -274,18 +274,6 @@ def _clipped(value, white, like):
     return lambda value, white, like: saturate(
         min(max(value, precise(0, like)), precise(white, like)), like
     )
-
-
-def whole(value: Any, like: Any) -> Any:
-    """Rounded if pixels are integers."""
-    return value if like.dtype.kind == "f" else np.floor(value + precise(0.5, like))
-
-
-@overload(whole)
-def _whole(value, like):
-    if isinstance(like.dtype, types.Float):
-        return lambda value, like: value
-    return lambda value, like: np.floor(value + precise(0.5, like))
 
 
 @jitable

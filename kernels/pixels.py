@@ -127,6 +127,18 @@ def _fits_float32(dtype: Any) -> bool:
     return bool(np.can_cast(dtype, np.float32))
 
 
+def whole(value: Any, like: Any) -> Any:
+    """Rounded if pixels are integers."""
+    return value if like.dtype.kind == "f" else np.floor(value + precise(0.5, like))
+
+
+@overload(whole)
+def _whole(value, like):
+    if isinstance(like.dtype, types.Float):
+        return lambda value, like: value
+    return lambda value, like: np.floor(value + precise(0.5, like))
+
+
 def stored(value: Any, like: Any) -> Any:
     """A float32 as the dtype of the array `like`."""
     return saturate(value, like)

@@ -12,7 +12,7 @@ from numba.core import config, types
 from numba.extending import intrinsic, overload
 
 from .compilation import jitable, kernel
-from .pixels import precise, saturate
+from .pixels import precise, saturate, whole
 from .vectors import address_of
 from .windows import FILL, REFLECT, border
 
@@ -178,20 +178,7 @@ def mix(one: Any, two: Any, three: Any, four: Any, down: Any, across: Any, like:
     left = precise(one, like) * rest + precise(three, like) * down
     right = precise(two, like) * rest + precise(four, like) * down
     value = left * (precise(1, like) - across) + right * across
-    return saturate(rounded(value, like), like)
-
-
-def rounded(value: Any, like: Any) -> Any:
-    """The nearest whole number in the same precision, half of one upwards, if the array `like` has no others."""
-    return value if like.dtype.kind == "f" else np.floor(value + value.dtype.type(0.5))
-
-
-@overload(rounded)
-def _rounded(value, like):
-    if isinstance(like.dtype, types.Float):
-        return lambda value, like: value
-    half = value(0.5)
-    return lambda value, like: np.floor(value + half)
+    return saturate(whole(value, like), like)
 
 
 @jitable

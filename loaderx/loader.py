@@ -2,7 +2,6 @@
 
 import functools
 import operator
-import os
 import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +13,7 @@ from .assembly import Field, Group, Pipeline
 from .compiler.chain import Chain
 from .compiler.entries import chains
 from .compiler.explain import explain
+from .cores import cores
 from .device import JaxHandOff
 from .errors import ArgumentError
 from .iterator import LoaderIterator
@@ -68,7 +68,7 @@ class DataLoader:
         sharding: "Sharding | Mapping[str, Sharding] | None" = None,
     ) -> None:
         prefetch = _count("prefetch", prefetch)
-        self._workers = _count("workers", _cores() if workers is None else workers)
+        self._workers = _count("workers", cores() if workers is None else workers)
         if output not in ("jax", "numpy"):
             raise ArgumentError(f'`output` (={output!r}) must be "jax" or "numpy".')
         if sharding is not None and output != "jax":
@@ -367,9 +367,3 @@ def _count(name: str, value: Any) -> int:
     if number < 1:
         raise ArgumentError(f"`{name}` (={number}) must be at least 1.")
     return number
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

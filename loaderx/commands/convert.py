@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from loaderx.cores import cores
+
 from .terminal import (
     DONE,
     UsageError,
@@ -251,10 +253,3 @@ def _report(conversion: "Conversion", seconds: float) -> None:
         for target in task.targets
     )
     write_line(f"{conversion.rows:,} rows in {seconds:.1f} s: {shown}")
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

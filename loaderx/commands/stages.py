@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from loaderx.assembly import Assembly, Group
 from loaderx.compiler.chain import Chain
+from loaderx.cores import cores
 from loaderx.html import ops_of
 from loaderx.iterator import LoaderIterator
 from loaderx.loader import DataLoader
@@ -116,7 +116,7 @@ def measure(loader: DataLoader, seconds: float) -> Report:
         rows=order.rows,
         batch_size=order.batch_size,
         workers=workers,
-        cores=_cores(),
+        cores=cores(),
         first_batch_seconds=first_seconds,
         seconds=elapsed,
         batches=batches,
@@ -190,7 +190,7 @@ def _stages(loader: DataLoader, clock: Clock, samples: int, elapsed: float) -> l
     work = sum(stage.seconds for stage in stages)
     # Small batches are built by the consumer itself, and the workers have nothing to do with them.
     alone_at_it = clock.share_of(threading.get_ident()) > MOST
-    threads = 1 if alone_at_it else min(loader._workers, _cores())
+    threads = 1 if alone_at_it else min(loader._workers, cores())
     stages.append(Stage("waiting", "waiting", "", max(0.0, threads * elapsed - work)))
     return [dataclasses.replace(stage, seconds=stage.seconds / samples) for stage in stages]
 
@@ -325,9 +325,3 @@ def copy_speed(threads: int) -> float:
     for thread in crew:
         thread.join()
     return max(1, done) / elapsed
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -17,6 +17,7 @@ import zstandard
 from numpy.typing import DTypeLike, NDArray
 from tqdm import tqdm
 
+from loaderx.cores import cores
 from loaderx.errors import ArgumentError, DataError
 from loaderx.kernels.blocks import BLOCK, BLOCK_HEADER, CHUNK_HEADER
 from loaderx.kernels.framing import (
@@ -82,7 +83,7 @@ def write_array_record(
         )
     level = _integer("level", level, *LEVELS)
     group_size = _integer("group_size", group_size, 1, LARGEST_GROUP)
-    threads = _cores() if workers is None else _integer("workers", workers, 1, LARGEST_GROUP)
+    threads = cores() if workers is None else _integer("workers", workers, 1, LARGEST_GROUP)
     given = _given_content(dtype, shape)
     records = _records(data, given, group_size)
     encoding = Encoding(level if compression == "zstd" else None, group_size)
@@ -559,9 +560,3 @@ def _integer(name: str, value: Any, lowest: int, highest: int) -> int:
     if not lowest <= value <= highest:
         raise ArgumentError(f"`{name}` (={value}) must be from {lowest} to {highest}.")
     return int(value)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
