@@ -14,11 +14,11 @@ from .colour import Saturation as Saturation
 from .combinators import Maybe as Maybe
 from .combinators import OneOf as OneOf
 from .combinators import Sequence as Sequence
+from .elastic import ElasticDeform as ElasticDeform
 from .filters import CLAHE as CLAHE
 from .filters import GaussianBlur as GaussianBlur
 from .filters import Sharpness as Sharpness
 from .geometric import Affine as Affine
-from .geometric import ElasticDeform as ElasticDeform
 from .geometric import Perspective as Perspective
 from .geometric import RandomScale as RandomScale
 from .geometric import Rot90 as Rot90

@@ -1,12 +1,5 @@
 """The hand-off to JAX: no copy on the CPU, JAX's dtypes, and every layout over devices."""
 
-import functools
-import json
-import os
-import subprocess
-import sys
-import traceback
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -17,6 +10,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from loaderx import ArgumentError, DataError, DataLoader
+from tests.loaderx.settings import assert_holds, outcomes
 from tests.loaderx.sources.rows import NUMBERS, assert_same, for_jax, native, values
 
 SMALL_FLOATS = [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn]
@@ -459,45 +453,12 @@ def an_array_that_the_hook_keeps_is_copied_for_all_devices():
     assert_same(batch, array)
 
 
-def outcomes(setting):
-    """What became of every statement: an empty text, or how it failed."""
-    texts = {}
-    for name, check in STATEMENTS[setting].items():
-        try:
-            check()
-            texts[name] = ""
-        except (Exception, pytest.fail.Exception):  # noqa: BLE001 - the failure of one test
-            texts[name] = traceback.format_exc()
-    return texts
-
-
-@functools.cache
-def process_with(setting):
-    """One process for all statements that need a setting."""
-    program = (
-        "import json, runpy\n"
-        f"module = runpy.run_path({__file__!r})\n"
-        f"print(json.dumps(module['outcomes']({setting!r})))\n"
-    )
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **SETTINGS[setting]},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-
-
 @pytest.mark.parametrize(
     ("setting", "statement"),
     [(setting, statement) for setting in SETTINGS for statement in STATEMENTS[setting]],
 )
 def test_with_setting(setting, statement):
-    process = process_with(setting)
-    assert process.returncode == 0, process.stderr
-    failure = json.loads(process.stdout)[statement]
-    assert not failure, failure
+    assert_holds(__file__, setting, SETTINGS[setting], statement)
 
 
 def test_a_statement_that_does_not_hold_is_reported(monkeypatch):
@@ -509,5 +470,5 @@ def test_a_statement_that_does_not_hold_is_reported(monkeypatch):
             pass
 
     monkeypatch.setitem(STATEMENTS, "x64", {"wrong": wrong, "silent": silent})
-    assert "this is wrong" in outcomes("x64")["wrong"]
-    assert "DID NOT RAISE" in outcomes("x64")["silent"]
+    assert "this is wrong" in outcomes(STATEMENTS["x64"])["wrong"]
+    assert "DID NOT RAISE" in outcomes(STATEMENTS["x64"])["silent"]

@@ -4,13 +4,7 @@ import dataclasses
 import functools
 import gc
 import itertools
-import json
-import os
-import subprocess
-import sys
-import traceback
 import weakref
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from loaderx import ArgumentError, DataLoader, DeviceLoader, Mixture, StateError
 from loaderx.on_device import transforms as device_transforms
+from tests.loaderx.settings import assert_holds
 
 LARGE_SEED = 2**64 - 3
 COMPILED = []
@@ -553,45 +548,12 @@ def every_device_contributes_its_rows_of_a_batch_and_these_are_summed():
     assert collectives[0][0].startswith("f32[16,32]"), collectives
 
 
-def outcomes(setting):
-    """What became of every statement: an empty text, or how it failed."""
-    texts = {}
-    for name, check in STATEMENTS[setting].items():
-        try:
-            check()
-            texts[name] = ""
-        except (Exception, pytest.fail.Exception):  # noqa: BLE001 - the failure of one test
-            texts[name] = traceback.format_exc()
-    return texts
-
-
-@functools.cache
-def process_with(setting):
-    """One process for all statements that need a setting."""
-    program = (
-        "import json, runpy\n"
-        f"module = runpy.run_path({__file__!r})\n"
-        f"print(json.dumps(module['outcomes']({setting!r})))\n"
-    )
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **SETTINGS[setting]},
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-
-
 @pytest.mark.parametrize(
     ("setting", "statement"),
     [(setting, statement) for setting in SETTINGS for statement in STATEMENTS[setting]],
 )
 def test_with_setting(setting, statement):
-    process = process_with(setting)
-    assert process.returncode == 0, process.stderr
-    failure = json.loads(process.stdout)[statement]
-    assert not failure, failure
+    assert_holds(__file__, setting, SETTINGS[setting], statement)
 
 
 @pytest.mark.parametrize("kind", ["weights", "mixture"])

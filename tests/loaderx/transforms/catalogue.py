@@ -14,7 +14,7 @@ BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
 # Heading, what it takes, and the files whose ops stand under it.
 SECTIONS = {
     "Windows onto an image": ("spatial",),
-    "Maps of an image": ("geometric",),
+    "Maps of an image": ("geometric", "elastic"),
     "Colours and tones": ("colour", "tones"),
     "Filters, noise and holes": ("filters", "noise"),
     "Values and labels": ("values", "labels"),

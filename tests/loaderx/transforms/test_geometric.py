@@ -10,11 +10,11 @@ from PIL import Image
 from scipy import ndimage, stats
 
 import loaderx as lx
+from loaderx import transforms as T  # noqa: N812 - as users write it
 from loaderx.kernels.draws import Draws
 from loaderx.kernels.random import fold
 from loaderx.kernels.windows import FILL, REFLECT
 from loaderx.spec import Spec
-from loaderx.transforms import geometric as G  # noqa: N812 - short for what every line names
 from loaderx.transforms.amounts import Choice
 from tests import reference
 from tests.loaderx.transforms.images import Applied, apply, images
@@ -53,7 +53,7 @@ def through(x, op, matrix):
 def test_a_rotation_is_that_of_opencv(degrees):
     forward = np.eye(3)
     forward[:2] = cv2.getRotationMatrix2D((8.0, 6.0), degrees, 1.0)
-    found = matrix_of(G.Rotate((degrees, degrees)))
+    found = matrix_of(T.Rotate((degrees, degrees)))
     np.testing.assert_allclose(found, np.linalg.inv(forward), atol=1e-12)
 
 
@@ -86,7 +86,7 @@ def torchvision_inverse(centre, angle, translate, scale, shear):
     ],
 )
 def test_an_affine_map_is_composed_as_by_torchvision(degrees, translate, scale, shear):
-    op = G.Affine(
+    op = T.Affine(
         Choice(degrees), translate_x=Choice(translate[0]), translate_y=Choice(translate[1]), scale=scale,
         shear_x=Choice(shear[0]), shear_y=Choice(shear[1]),
     )  # fmt: skip
@@ -98,13 +98,13 @@ def test_an_affine_map_is_composed_as_by_torchvision(degrees, translate, scale, 
 
 def test_an_affine_map_that_only_rotates_is_a_rotation():
     np.testing.assert_allclose(
-        matrix_of(G.Affine(Choice(30))), matrix_of(G.Rotate(Choice(30))), atol=1e-12
+        matrix_of(T.Affine(Choice(30))), matrix_of(T.Rotate(Choice(30))), atol=1e-12
     )
 
 
 def test_a_perspective_takes_the_corners_it_drew_to_those_of_the_image():
     for rng, twin in zip(streams(200), streams(200), strict=True):
-        found = matrix_of(G.Perspective(0.8), rng)
+        found = matrix_of(T.Perspective(0.8), rng)
         draws = np.reshape([twin.uniform(0, most) for _ in range(4) for most in (6.4, 4.8)], (4, 2))
         corners = np.array([[0, 0], [16, 0], [16, 12], [0, 12]])
         moved = corners + draws * [[1, 1], [-1, 1], [-1, -1], [1, -1]]
@@ -115,17 +115,17 @@ def test_a_perspective_takes_the_corners_it_drew_to_those_of_the_image():
 
 
 def test_zooming_keeps_the_centre():
-    found = matrix_of(G.RandomScale(2.0))
+    found = matrix_of(T.RandomScale(2.0))
     np.testing.assert_allclose(found, [[0.5, 0, 4], [0, 0.5, 3], [0, 0, 1]])
 
 
 IDENTITIES = [
-    G.Rotate(0),
-    G.Affine(),
-    G.Perspective(0),
-    G.Rot90(0),
-    G.Transpose(0),
-    G.RandomScale(1.0),
+    T.Rotate(0),
+    T.Affine(),
+    T.Perspective(0),
+    T.Rot90(0),
+    T.Transpose(0),
+    T.RandomScale(1.0),
 ]
 
 
@@ -137,21 +137,21 @@ def test_no_amount_is_exactly_the_identity(op, size):
 
 @pytest.mark.parametrize("turns", [-1, 1, 2, 3, 4])
 def test_rotating_by_quarter_turns_is_exact(turns):
-    found = matrix_of(G.Rotate((90 * turns, 90 * turns)), None, 16, 16)
-    np.testing.assert_array_equal(found, matrix_of(G.Rot90(turns), None, 16, 16))
+    found = matrix_of(T.Rotate((90 * turns, 90 * turns)), None, 16, 16)
+    np.testing.assert_array_equal(found, matrix_of(T.Rot90(turns), None, 16, 16))
 
 
 # Draws
 
 
 def test_angles_are_spread_evenly():
-    matrices = [matrix_of(G.Rotate(40), rng) for rng in streams(3000)]
+    matrices = [matrix_of(T.Rotate(40), rng) for rng in streams(3000)]
     degrees = [math.degrees(math.atan2(matrix[1, 0], matrix[0, 0])) for matrix in matrices]
     assert stats.kstest(degrees, stats.uniform(-40, 80).cdf).pvalue > 0.001
 
 
 def test_amounts_of_an_affine_map_are_drawn_one_by_one():
-    op = G.Affine(translate_x=0.5, translate_y=(0.1, 0.2), scale=(0.5, 2))
+    op = T.Affine(translate_x=0.5, translate_y=(0.1, 0.2), scale=(0.5, 2))
     found = np.array([matrix_of(op, rng) for rng in streams(3000)])
     scale = 1 / found[:, 0, 0]
     centre = np.linalg.inv(found) @ [8, 6, 1]
@@ -163,14 +163,14 @@ def test_amounts_of_an_affine_map_are_drawn_one_by_one():
 
 
 def test_every_quarter_turn_is_as_likely():
-    found = [matrix_of(G.Rot90((0, 1, 3)), rng) for rng in streams(3000)]
+    found = [matrix_of(T.Rot90((0, 1, 3)), rng) for rng in streams(3000)]
     counts = [sum(matrix[0, 1] == entry for matrix in found) for entry in (0, -1, 1)]
     assert stats.chisquare(counts).pvalue > 0.001
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
 def test_images_are_transposed_as_often_as_asked(probability):
-    hit = sum(matrix_of(G.Transpose(probability), rng)[0, 0] == 0 for rng in streams(2000))
+    hit = sum(matrix_of(T.Transpose(probability), rng)[0, 0] == 0 for rng in streams(2000))
     if probability in (0, 1):
         assert hit == 2000 * probability
     else:
@@ -183,9 +183,9 @@ def test_images_are_transposed_as_often_as_asked(probability):
 @pytest.mark.parametrize(
     "op",
     [
-        G.Rotate(60, border="reflect"),
-        G.Perspective(0.6, fill=9, interpolation="nearest"),
-        G.Affine(20, translate_x=0.2, scale=(0.7, 1.4), shear_y=20, fill=200),
+        T.Rotate(60, border="reflect"),
+        T.Perspective(0.6, fill=9, interpolation="nearest"),
+        T.Affine(20, translate_x=0.2, scale=(0.7, 1.4), shear_y=20, fill=200),
     ],
     ids=repr,
 )
@@ -199,7 +199,7 @@ def test_images_are_seen_through_the_map_that_was_drawn(op):
 def test_a_positive_rotation_is_counter_clockwise_as_in_pillow():
     x = np.zeros((1, 40, 40, 3), np.uint8)
     x[0, 5:15, 20:30] = 255
-    out = apply(x, G.Rotate((30, 30)))[0]
+    out = apply(x, T.Rotate((30, 30)))[0]
     expected = np.asarray(Image.fromarray(x[0]).rotate(30, Image.Resampling.BILINEAR))
     assert np.abs(out.astype(int) - expected).mean() < 1
     assert np.nonzero(out[..., 0])[1].mean() < 20
@@ -207,15 +207,15 @@ def test_a_positive_rotation_is_counter_clockwise_as_in_pillow():
 
 def test_quarter_turns_and_transposing_are_exact_in_half_precision_too():
     x = images((6, 9), np.float16, count=8)
-    np.testing.assert_array_equal(apply(x, G.Rot90(1)), np.rot90(x, 1, (1, 2)))
-    np.testing.assert_array_equal(apply(x, G.Rot90((-1,))), np.rot90(x, 3, (1, 2)))
-    np.testing.assert_array_equal(apply(x, G.Transpose(1)), x.swapaxes(1, 2))
+    np.testing.assert_array_equal(apply(x, T.Rot90(1)), np.rot90(x, 1, (1, 2)))
+    np.testing.assert_array_equal(apply(x, T.Rot90((-1,))), np.rot90(x, 3, (1, 2)))
+    np.testing.assert_array_equal(apply(x, T.Transpose(1)), x.swapaxes(1, 2))
 
 
 def test_no_amount_gives_the_images_back_bit_for_bit():
     x = images((11, 11, 3), np.float32)
     x[0, 0, 0] = -0.0, np.inf, np.nan
-    out = apply(x, *IDENTITIES, G.ElasticDeform(0, 4))
+    out = apply(x, *IDENTITIES, T.ElasticDeform(0, 4))
     assert out.tobytes() == x.tobytes()
 
 
@@ -237,7 +237,7 @@ def field_of(rng, amount, spacing, height, width):
 @pytest.mark.parametrize("spacing", [4, 30])
 def test_an_elastic_image_is_moved_by_splines_through_normal_numbers(spacing):
     x = images(SHAPE)
-    op = G.ElasticDeform(2.5, spacing, border="reflect")
+    op = T.ElasticDeform(2.5, spacing, border="reflect")
     applied = Applied(x, op)
     for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
         rows, columns = field_of(rng, 2.5, spacing, *SHAPE[:2])
@@ -250,7 +250,7 @@ def test_an_elastic_image_is_moved_by_splines_through_normal_numbers(spacing):
 
 def test_labels_move_along_with_an_elastic_image():
     x = images((13, 17), np.int32)
-    op = G.ElasticDeform((1, 3), 8, fill=-1)
+    op = T.ElasticDeform((1, 3), 8, fill=-1)
     assert op.for_labels().interpolation == "nearest"
     assert op.interpolation == "bilinear"
     applied = Applied(x, op.for_labels())
@@ -267,9 +267,9 @@ def test_labels_move_along_with_an_elastic_image():
 @pytest.mark.parametrize(
     ("op", "dtype"),
     [
-        (G.Rotate(60, border="reflect"), np.uint8),
-        (G.Perspective(0.6, fill=9, interpolation="nearest"), np.uint8),
-        (G.ElasticDeform(2.5, 4, border="reflect"), np.uint8),
+        (T.Rotate(60, border="reflect"), np.uint8),
+        (T.Perspective(0.6, fill=9, interpolation="nearest"), np.uint8),
+        (T.ElasticDeform(2.5, 4, border="reflect"), np.uint8),
     ],
     ids=repr,
 )
@@ -283,22 +283,22 @@ def test_debug_mode_gives_the_same_images(op, dtype, monkeypatch):
 # Refusals
 
 REFUSED = [
-    (lambda: G.Rotate(-1), "`degrees` (=-1) must be a number of at least 0,"),
-    (lambda: G.Rotate(math.nan), "`degrees` (=nan) must be"),
-    (lambda: G.Rotate(5, interpolation="cubic"), "`interpolation` (='cubic') must be \"bilinear\" or \"nearest\"."),
-    (lambda: G.Rotate(5, border="wrap"), "`border` (='wrap') must be one of 'fill', 'reflect', 'edge'."),
-    (lambda: G.Rotate(5, fill=math.inf), "`fill` (=inf) must be a finite number."),
-    (lambda: G.Affine(scale=0), "`scale` (=0) must be above 0."),
-    (lambda: G.Affine(scale=(0, 1)), "`scale` (=(0, 1)) must be above 0."),
-    (lambda: G.RandomScale(-1), "`scale` (=-1) must be a number of at least 0,"),
-    (lambda: G.Affine(shear_x=90), "`shear_x` (=90) must be a number from 0 to 89,"),
-    (lambda: G.Affine(translate_y="far"), "`translate_y` (='far') must be"),
-    (lambda: G.Perspective(1.5), "`distortion` (=1.5) must be from 0 to 1."),
-    (lambda: G.Rot90(()), "`turns` (=()) must be an integer, or some of them."),
-    (lambda: G.Rot90(1.5), "`turns` (=1.5) must be an integer, or some of them."),
-    (lambda: G.Transpose(2), "`probability` (=2) must be from 0 to 1."),
-    (lambda: G.ElasticDeform(-1), "`amount` (=-1) must be a number of at least 0,"),
-    (lambda: G.ElasticDeform(1, 0), "`spacing` (=0) must be an integer of at least 1."),
+    (lambda: T.Rotate(-1), "`degrees` (=-1) must be a number of at least 0,"),
+    (lambda: T.Rotate(math.nan), "`degrees` (=nan) must be"),
+    (lambda: T.Rotate(5, interpolation="cubic"), "`interpolation` (='cubic') must be \"bilinear\" or \"nearest\"."),
+    (lambda: T.Rotate(5, border="wrap"), "`border` (='wrap') must be one of 'fill', 'reflect', 'edge'."),
+    (lambda: T.Rotate(5, fill=math.inf), "`fill` (=inf) must be a finite number."),
+    (lambda: T.Affine(scale=0), "`scale` (=0) must be above 0."),
+    (lambda: T.Affine(scale=(0, 1)), "`scale` (=(0, 1)) must be above 0."),
+    (lambda: T.RandomScale(-1), "`scale` (=-1) must be a number of at least 0,"),
+    (lambda: T.Affine(shear_x=90), "`shear_x` (=90) must be a number from 0 to 89,"),
+    (lambda: T.Affine(translate_y="far"), "`translate_y` (='far') must be"),
+    (lambda: T.Perspective(1.5), "`distortion` (=1.5) must be from 0 to 1."),
+    (lambda: T.Rot90(()), "`turns` (=()) must be an integer, or some of them."),
+    (lambda: T.Rot90(1.5), "`turns` (=1.5) must be an integer, or some of them."),
+    (lambda: T.Transpose(2), "`probability` (=2) must be from 0 to 1."),
+    (lambda: T.ElasticDeform(-1), "`amount` (=-1) must be a number of at least 0,"),
+    (lambda: T.ElasticDeform(1, 0), "`spacing` (=0) must be an integer of at least 1."),
 ]  # fmt: skip
 
 
@@ -309,13 +309,13 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 
 
 UNFIT = [
-    (G.Rotate(5), (7,), "uint8", "Rotate takes images of shape (height, width, channels) or (height, width), not"),
-    (G.Rotate(5, fill=300), (7, 7, 3), "uint8", "Rotate: `fill` (=300.0) must be a value of uint8; the input is"),
-    (G.Rotate(5), (7, 7, 3), "float16", "Rotate takes integers, float32 or float64, not float16[7, 7, 3]."),
-    (G.Rot90(), (7, 9, 3), "uint8", "Rot90: `turns` (=(0, 1, 2, 3)) must be all even or all odd for images that are"),
-    (G.Transpose(), (7, 9), "uint8", "Transpose: `probability` (=0.5) must be 0 or 1 for images that are not square;"),
-    (G.ElasticDeform(5), (7, 7, 3), "float16", "ElasticDeform takes integers, float32 or float64, not float16["),
-    (G.Rotate(5), (2**16, 2**15), "uint8", "Rotate takes images of at most 2147483647 values, not uint8["),
+    (T.Rotate(5), (7,), "uint8", "Rotate takes images of shape (height, width, channels) or (height, width), not"),
+    (T.Rotate(5, fill=300), (7, 7, 3), "uint8", "Rotate: `fill` (=300.0) must be a value of uint8; the input is"),
+    (T.Rotate(5), (7, 7, 3), "float16", "Rotate takes integers, float32 or float64, not float16[7, 7, 3]."),
+    (T.Rot90(), (7, 9, 3), "uint8", "Rot90: `turns` (=(0, 1, 2, 3)) must be all even or all odd for images that are"),
+    (T.Transpose(), (7, 9), "uint8", "Transpose: `probability` (=0.5) must be 0 or 1 for images that are not square;"),
+    (T.ElasticDeform(5), (7, 7, 3), "float16", "ElasticDeform takes integers, float32 or float64, not float16["),
+    (T.Rotate(5), (2**16, 2**15), "uint8", "Rotate takes images of at most 2147483647 values, not uint8["),
 ]  # fmt: skip
 
 
@@ -327,8 +327,8 @@ def test_images_that_cannot_be_taken_are_refused(op, shape, dtype, message):
 
 @pytest.mark.parametrize(("turns", "size"), [((0, 2), (7, 9)), ((1, 3), (9, 7)), (-1, (9, 7))])
 def test_odd_turns_exchange_height_and_width(turns, size):
-    assert G.Rot90(turns).output(Spec((7, 9, 3), np.uint8)).shape == (*size, 3)
+    assert T.Rot90(turns).output(Spec((7, 9, 3), np.uint8)).shape == (*size, 3)
 
 
 def test_the_border_is_the_fill_colour_unless_asked():
-    assert G.Rotate(5).border == G.ElasticDeform(5).border == FILL
+    assert T.Rotate(5).border == T.ElasticDeform(5).border == FILL
