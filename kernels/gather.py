@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .compilation import brief_kernel, jitable, kernel
 from .memory import copy_bytes, pointer
+from .permutation import permute
 
 LOW_HALF = 0 if np.little_endian else 1
 Addresses = NDArray[np.int64]
@@ -55,6 +56,45 @@ def copy_rows(addresses: Addresses, size: int, out: Bytes) -> None:
 def copy_few_rows(addresses: Addresses, size: int, out: Bytes) -> None:
     """`copy_rows` for a few kilobytes."""
     copy_rows(addresses, size, out)
+
+
+@kernel
+def copy_shuffled(
+    first: int,
+    rows: int,
+    height: int,
+    width: int,
+    keys: NDArray[np.uint32],
+    fields: NDArray[np.int64],
+    scratch: NDArray[np.uint32],
+    numbers: NDArray[np.int64],
+) -> None:
+    """The rows at places `first` and following of a permutation, see `permute`; numbers[k] is which row the k-th is.
+
+    fields[f] is (address of row 0, bytes from row to row, bytes of a row, address of the rows to be written).
+    """
+    for i in range(numbers.shape[0]):
+        numbers[i] = first + i
+    permute(numbers, rows, height, width, keys, scratch, numbers)
+    for f in range(fields.shape[0]):
+        base, pitch, size, target = fields[f]
+        for i in range(numbers.shape[0]):
+            copy_bytes(target + i * size, base + numbers[i] * pitch, size)
+
+
+@brief_kernel
+def copy_few_shuffled(
+    first: int,
+    rows: int,
+    height: int,
+    width: int,
+    keys: NDArray[np.uint32],
+    fields: NDArray[np.int64],
+    scratch: NDArray[np.uint32],
+    numbers: NDArray[np.int64],
+) -> None:
+    """`copy_shuffled` for a few kilobytes."""
+    copy_shuffled(first, rows, height, width, keys, fields, scratch, numbers)
 
 
 @kernel

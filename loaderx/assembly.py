@@ -3,6 +3,7 @@
 A process fills only the places of a batch that its devices hold, and those that are mixed into them.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,10 +21,19 @@ from .sources import LocatedSource, Source
 from .sources.located import Located, located_in
 from .sources.source import store
 from .spec import Spec
+from .straight import Straight
 
 # Below this many bytes a second thread costs more than it brings; a transform does more per byte than a copy.
 BYTES_PER_PART = 2 * 1024 * 1024
 TRANSFORMED_BYTES_PER_PART = 256 * 1024
+# [2 cores: 110 us per batch of 4 bytes with workers, 50 us without] What is only copied is known by its bytes: measured
+# while threads wait for each other it may seem to take any time.
+WAKING_SECONDS = 120e-6
+WAKING_BYTES = 256 * 1024
+# Small batches are built several in a row, up to so many and for about so long: waking the consumer for each of them
+# takes as long as building it.
+IN_A_ROW = 4
+ROW_SECONDS = 800e-6
 
 # (field, batch size) -> the stretches of the batch that are one array each in this process
 Blocks = Callable[["Field", int], Ranges]
@@ -83,9 +93,13 @@ class Assembly:
         read = self._plan.read
         self._whole = read == ((0, span.size),)
         self._places = None if self._whole else ranges.places(read)
-        positions = pipeline.order.positions(span, self._places)
-        self.rows: NDArray[np.int64] = pipeline.order.rows_at(positions)
-        self._positions = positions if pipeline.transformed else self.rows
+        straight = pipeline.straight
+        self._straight = straight if straight is not None and straight.reaches(span) else None
+        self._rows: NDArray[np.int64] | None = None
+        if self._straight is None:
+            positions = pipeline.order.positions(span, self._places)
+            self._rows = pipeline.order.rows_at(positions)
+            self._positions = positions if pipeline.transformed else self._rows
         # field -> its blocks
         self.arrays = [
             [pool.lease((stop - start, *field.spec.shape), field.spec.dtype) for start, stop in own]
@@ -98,6 +112,13 @@ class Assembly:
             pool.lease((span.size, *spec.shape), spec.dtype)
             for pool, spec in zip(pipeline.halfway_pools, pipeline.halfway_specs, strict=True)
         ]
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The rows that are read here."""
+        if self._rows is None:
+            self._rows = self._pipeline.order.rows_of(self.span)
+        return self._rows
 
     @property
     def local(self) -> Ranges:
@@ -116,6 +137,11 @@ class Assembly:
 
     def fill(self, phase: int, part: int) -> None:
         """Take the samples of one part through one phase."""
+        if self._straight is not None:
+            # All fields have the same places.
+            start, stop = self._plan.parts[0][part][0][1]
+            self._straight.fill(self.span, start, stop, [blocks[0] for blocks in self.arrays])
+            return
         for number, (start, stop) in self._plan.parts[phase][part]:
             if phase == 0:
                 self._read(number, start, stop)
@@ -245,15 +271,22 @@ class Pipeline:
             isinstance(group.source, LocatedSource) and group.source.heavy for group in groups
         )
         self._blocks = blocks or (lambda _field, size: ((0, size),))
+        self.straight = None
+        if blocks is None and not self.transformed and len(self.fields) == len(groups):
+            sources = [group.source for group in groups]
+            self.straight = Straight.of(order, sources, [field.spec for field in self.fields])
         self._plans: dict[int, Plan] = {}
 
         size = order.batch_size
+        self._batch_bytes = size * self._row_bytes
         own = [self._blocks(field, size) for field in self.fields]
         # A batch that is not divided keeps one worker busy, and the next must lie ready when that one is done.
         divided = self._parts(max(ranges.count(ranges.union(blocks)) for blocks in own)) > 1
         self.ahead = prefetch if divided else prefetch + workers
+        # Whether a worker may build several in a row; of large ones that would take memory and bring nothing.
+        self._rowed = self.straight is not None and self._batch_bytes <= BYTES_PER_PART
         # What is under way, what the consumer got, and what it had before.
-        self._keep = self.ahead + 2
+        self._keep = self.ahead * (IN_A_ROW if self._rowed else 1) + 2
         self.pools = [
             self.pool(field.spec, blocks) for field, blocks in zip(self.fields, own, strict=True)
         ]
@@ -263,6 +296,16 @@ class Pipeline:
         """Memory for the blocks of one array of every batch."""
         longest = max(stop - start for start, stop in blocks)
         return Pool(longest * spec.nbytes, self._keep * len(blocks))
+
+    def small(self, seconds: float) -> bool:
+        """Whether a batch that takes so many seconds is less than waking a thread and taking turns with it."""
+        if self.straight is None:
+            return seconds < WAKING_SECONDS
+        return self._batch_bytes < WAKING_BYTES
+
+    def in_a_row(self, seconds: float) -> int:
+        """How many batches that take so many seconds a worker builds before it wakes the consumer."""
+        return max(1, min(IN_A_ROW, math.ceil(ROW_SECONDS / seconds))) if self._rowed else 1
 
     def check_size(self, size: int) -> None:
         """Raise if a batch of `size` cannot be divided over the devices."""

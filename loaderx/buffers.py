@@ -21,17 +21,26 @@ POISON: int | None = None
 class Lease:
     """The right to a slab, for as long as this object lives."""
 
-    __slots__ = ("__array_interface__", "__weakref__", "_slab")
+    __slots__ = ("__array_interface__", "__weakref__", "_slab", "address")
 
-    def __init__(self, slab: "Slab", nbytes: int) -> None:
+    def __init__(self, slab: "Slab", shape: tuple[int, ...], typestr: str) -> None:
         # A lease may outlive its pool.
         self._slab = slab
+        self.address = slab.address
         self.__array_interface__ = {
-            "shape": (nbytes,),
-            "typestr": "|u1",
+            "shape": shape,
+            "typestr": typestr,
             "data": (slab.address, False),
             "version": 3,
         }
+
+
+def address_of(leased: NDArray[Any]) -> int:
+    """Where a leased array begins; NumPy takes microseconds to say it."""
+    base: Any = leased.base
+    while not isinstance(base, Lease):
+        base = base.base
+    return base.address
 
 
 class Slab:
@@ -76,14 +85,14 @@ class Pool:
             slab = self._free.pop()
         except IndexError:
             slab = Slab(self._nbytes)
-        nbytes = dtype.itemsize
-        for size in shape:
-            nbytes *= size
-        lease = Lease(slab, nbytes)
+        # NumPy knows the dtypes of others, such as bfloat16, by their size only.
+        own = dtype.isbuiltin == 1
+        lease = Lease(slab, shape, dtype.str if own else f"|V{dtype.itemsize}")
         ended = Return(lease, self._give_back)
         ended.slab = slab
         self._out.add(ended)
-        return np.asarray(lease).view(dtype).reshape(shape)
+        array = np.asarray(lease)
+        return array if own else array.view(dtype)
 
     @property
     def free(self) -> int:

@@ -15,6 +15,8 @@ from typing import Any, Protocol, TypeAlias
 from .order import Span
 
 Task: TypeAlias = Callable[[], None]
+# By the clock on the wall, and by that of the thread's work.
+Began: TypeAlias = tuple[float, float]
 # Seconds that closing waits for threads that are in the middle of something.
 PATIENCE = 2.0
 
@@ -89,6 +91,10 @@ class Job:
         self.batch: Any = None
         self.nbytes = 0
         self.seconds = 0.0
+        # Of a core. Waiting for the GIL does not count, and so this says what the batch takes, not what else goes on.
+        self.work_seconds = 0.0
+        # The last one that the same worker builds in a row: who waits for one of them is woken once for all.
+        self.last = self
         self._builder = builder
         self._crew = crew
         self._assembly: Any = None
@@ -106,6 +112,13 @@ class Job:
             # A batch that no worker has begun is built right here: for a small one that is faster than waking a thread.
             # Not so with a user's Python code in it, which belongs to the workers alone, while there are any.
             self.start()
+        if self._ready.acquire(blocking=False):
+            self._ready.release()
+            return
+        self.last._await()
+        self._await()
+
+    def _await(self) -> None:
         while not self._ready.acquire(timeout=0.1):
             if self._crew.closed:
                 # Its parts may have come too late for the workers.
@@ -116,7 +129,7 @@ class Job:
         """Unless somebody else did: begin the batch, leave its other parts to whoever is free, and fill the first."""
         if not self._claim.acquire(blocking=False):
             return
-        began = time.perf_counter()
+        began = time.perf_counter(), time.thread_time()
         if self.cancelled or self._crew.closed:
             self._ready.release()
             return
@@ -128,15 +141,15 @@ class Job:
             return
         self._fill_phase(0, began)
 
-    def _fill_phase(self, phase: int, began: float) -> None:
+    def _fill_phase(self, phase: int, began: Began) -> None:
         self._left = self._assembly.parts(phase)
         for part in range(1, self._left):
             task = functools.partial(self._fill, phase, part, None)
             self._crew.tasks.put(task)
         self._fill(phase, 0, began)
 
-    def _fill(self, phase: int, part: int, began: float | None) -> None:
-        began = began or time.perf_counter()
+    def _fill(self, phase: int, part: int, began: Began | None) -> None:
+        began = began or (time.perf_counter(), time.thread_time())
         try:
             if self.error is None and not self.cancelled:
                 self._builder.fill(self._assembly, phase, part)
@@ -145,17 +158,22 @@ class Job:
         with self._lock:
             self._left -= 1
             last = self._left == 0
-            self.seconds += time.perf_counter() - began
+            if not last:
+                self._count(began)
         if not last:
             return
         # Nobody else is at this batch now.
         if phase + 1 < self._assembly.phases:
-            self._fill_phase(phase + 1, time.perf_counter())
+            self._count(began)
+            self._fill_phase(phase + 1, (time.perf_counter(), time.thread_time()))
             return
-        began = time.perf_counter()
         self._finish()
-        self.seconds += time.perf_counter() - began
+        self._count(began)
         self._ready.release()
+
+    def _count(self, began: Began) -> None:
+        self.seconds += time.perf_counter() - began[0]
+        self.work_seconds += time.thread_time() - began[1]
 
     def _fail(self, error: BaseException) -> None:
         self.error = self.error or error
@@ -177,3 +195,9 @@ class Job:
                 self.batch = self._builder.finish(assembly)
             except BaseException as error:  # noqa: BLE001 - it is raised in the consumer
                 self._fail(error)
+
+
+def start_all(jobs: list[Job]) -> None:
+    """Build several batches in a row."""
+    for job in jobs:
+        job.start()

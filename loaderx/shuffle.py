@@ -22,6 +22,11 @@ class Permutation:
         self._keys = np.empty(permutation.ROUNDS_SMALL if small else permutation.ROUNDS, np.uint32)
         permutation.round_keys(np.uint64(key), self._keys)
 
+    @property
+    def parameters(self) -> tuple[int, int, int, NDArray[np.uint32]]:
+        """By which kernels compute it: rows, height, width, keys."""
+        return self._rows, self._height, self._width, self._keys
+
     def at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows at these places."""
         out = np.empty(len(places), np.int64)

@@ -39,6 +39,17 @@ def copy_rows(addresses, size, out):
 copy_few_rows = copy_rows
 
 
+def copy_shuffled(first, rows, height, width, keys, fields, scratch, numbers):
+    places = first + np.arange(len(numbers))
+    permute(places, rows, height, width, keys, scratch, numbers)
+    for base, pitch, size, target in fields:
+        for k, number in enumerate(numbers):
+            copy_bytes(int(target) + k * int(size), int(base) + int(number) * int(pitch), size)
+
+
+copy_few_shuffled = copy_shuffled
+
+
 def collect_rows(addresses, offsets, unit, swap, out):
     elements = out.reshape(len(addresses), len(offsets), unit)
     for i, address in enumerate(addresses):

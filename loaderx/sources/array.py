@@ -91,6 +91,19 @@ class NPDataset(LocatedSource):
     def __len__(self) -> int:
         return int(self._starts[-1])
 
+    @property
+    def single(self) -> tuple[int, int] | None:
+        """The address of row 0 and the bytes from row to row, where all rows are C-contiguous in one array."""
+        if len(self._arrays) > 1 or self._layout.offsets is not None:
+            return None
+        return int(self._bases[0]), int(self._strides[0])
+
+    def check(self) -> None:
+        """Raise if a file shrank since it was opened."""
+        for file in self._files:
+            if file is not None:
+                file.check()
+
     def locate(self, rows: Rows) -> Located:
         # Every way to the rows leads through here: batches, brackets and views.
         touched: Iterable[int] = range(len(self._files))

@@ -1,6 +1,7 @@
 """Rows at addresses arrive in the batch as they are, whatever their dtype, strides, byte order or alignment."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -266,3 +267,38 @@ def test_read_only_memory_is_read_like_any_other(tmp_path):
         out = np.zeros(3 * 56, np.uint8)
         gather.copy_rows(addresses_of(source[::order], rows), 56, out)
         np.testing.assert_array_equal(out, as_bytes(array[::order][rows]))
+
+
+@pytest.mark.parametrize("name", ["copy_shuffled", "copy_few_shuffled"])
+@pytest.mark.parametrize(
+    ("rows", "first", "count"), [(1, 0, 1), (10, 3, 7), (5000, 4990, 10), (70, 0, 70)]
+)
+def test_shuffled_rows_of_several_arrays_equal_their_twin(name, rows, first, count):
+    height = math.isqrt(rows - 1) + 1
+    width = -(-rows // height)
+    keys = np.random.default_rng(rows).integers(0, 2**32, 8, dtype=np.uint32)
+    wide = random_array((rows, 12), "u1")
+    sources = [random_array((rows, 33), "u1"), random_array((rows,), "i4"), wide[:, 2:9]]
+    results = []
+    for copy in (getattr(gather, name), getattr(reference, name)):
+        outs = [np.zeros((count, *source.shape[1:]), source.dtype) for source in sources]
+        fields = np.array(
+            [
+                [
+                    int(addresses_of(source, [0])[0]),
+                    source.strides[0],
+                    out[0].nbytes,
+                    out.ctypes.data,
+                ]
+                for source, out in zip(sources, outs, strict=True)
+            ],
+            np.int64,
+        )
+        numbers = np.empty(count, np.int64)
+        copy(first, rows, height, width, keys, fields, np.empty((2, count), np.uint32), numbers)
+        results.append((numbers, outs))
+    (numbers, outs), (expected_numbers, expected) = results
+    np.testing.assert_array_equal(numbers, expected_numbers)
+    for source, out, twin in zip(sources, outs, expected, strict=True):
+        np.testing.assert_array_equal(out, twin)
+        np.testing.assert_array_equal(out, source[numbers])

@@ -1,6 +1,6 @@
 """Train with checkpoints, and go on from the last one when started again: as if nothing had happened.
 
-    python resume.py checkpoints --steps 100
+    python checkpoint_resume.py checkpoints --steps 100
 
 Stop it at any moment, even by kill -9, and start it again: the weights at the end are the same, bit for bit.
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "resume.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "checkpoint_resume.py"
 PATIENCE = 110  # seconds for one run, which takes about five
 
 # Runs the example, which stands still in the middle of step 7 once it has announced it.
