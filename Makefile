@@ -20,7 +20,7 @@ help:
 	@echo "make test    run the tests"
 	@echo "make lint    check style, formatting and the direction of imports"
 	@echo "make types   check types with mypy --strict"
-	@echo "make bench   run the benchmarks"
+	@echo "make bench   measure against other loaders, which it installs; writes the README's table and charts"
 	@echo "make gallery draw what every image op does to a photograph, in loaderx/transforms"
 	@echo "make clean   remove .venv and everything else that was generated"
 
@@ -39,13 +39,13 @@ types: $(VENV)/.installed-test
 	$(BIN)/mypy
 
 bench: $(VENV)/.installed-bench
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --report
 
 gallery: $(VENV)/.installed-test
 	$(BIN)/python examples/gallery.py loaderx/transforms
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .peers build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	find . -type d -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # The stamps make a second run free of installing, and so of the network. One is written only after everything it
@@ -68,11 +68,11 @@ $(VENV)/.installed-examples: pyproject.toml | $(VENV)/.created
 	$(INSTALL) --editable ".[examples]"
 	@touch $@
 
-# The extra `test` holds the extra `examples`, so `make demo` has nothing to install after `make test`.
+# The extra `test` holds the extras `bench` and `examples`: after `make test` the others have nothing to install.
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
 	$(INSTALL) --editable ".[test]"
-	@touch $(VENV)/.installed-examples $@
+	@touch $(VENV)/.installed-examples $(VENV)/.installed-bench $@
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
 	$(INSTALL) --editable ".[bench]"
-	@touch $@
+	@touch $(VENV)/.installed-examples $@

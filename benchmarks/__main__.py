@@ -1,33 +1,53 @@
-"""The command line: `python -m benchmarks [name ...] [--json FILE] [--no-peers]`."""
+"""The command line: `python -m benchmarks [name ...] [--report] [--json FILE] [--no-peers]`."""
 
 import argparse
+import datetime as dt
 import importlib.metadata
 import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Protocol
 
-from benchmarks import catalogue, chains, gather, on_device, overhead, records, sharded
-from benchmarks.harness import Comparison
+from benchmarks import (
+    alone,
+    catalogue,
+    gather,
+    on_device,
+    overhead,
+    records,
+    report,
+    sharded,
+    side_by_side,
+)
+from benchmarks.contestants import CONTESTANTS
+
+
+class Measured(Protocol):
+    """What a benchmark gives."""
+
+    def table(self) -> str: ...
+    def as_dict(self) -> dict[str, object]: ...
+
 
 # Each is told whether the peers take part.
-BENCHMARKS: dict[str, Callable[[bool], Iterable[Comparison | catalogue.Catalogue]]] = {
-    "gather": gather.run,
+DETAILS: dict[str, Callable[[bool], Iterable[Measured]]] = {
+    "gather": lambda _peers: gather.run(),
+    "alone": lambda _peers: alone.run(),
     "overhead": lambda _peers: overhead.run(),
-    "chains": chains.run,
     "catalogue": catalogue.run,
-    "records": records.run,
+    "records": lambda _peers: records.run(),
     "on_device": on_device.run,
     "sharded": lambda _peers: sharded.run(),
 }
-NAMES = tuple(BENCHMARKS)
+WORKLOADS = tuple(side_by_side.benchmarks())
 
 
 def machine() -> dict[str, object]:
     """What a figure depends on besides the code."""
-    packages = ("numpy", "numba", "jax")
+    packages = ("loaderx", "numpy", "numba", "jax")
     return {
         "system": platform.system(),
         "architecture": platform.machine(),
@@ -37,26 +57,57 @@ def machine() -> dict[str, object]:
     }
 
 
+def measure(names: Iterable[str], peers: bool) -> Iterator[Measured]:
+    """Run the benchmarks named, one after the other."""
+    contestants = [one for one in CONTESTANTS if peers or one.peer is None]
+    side_by_sides = side_by_side.benchmarks(contestants)
+    for name in names:
+        if name in side_by_sides:
+            yield side_by_sides[name]()
+        else:
+            yield from DETAILS[name](peers)
+
+
 def main() -> int:
     """Run the benchmarks named, print their tables, and write the figures if asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="benchmark", help=f"{NAMES}; default: all")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="benchmark",
+        help=f"side by side: {', '.join(WORKLOADS)} (default: all of these); more: {', '.join(DETAILS)}",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure to FILE")
     parser.add_argument("--no-peers", action="store_true", help="leave out other loaders")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="run all side by side; write benchmarks/results, its charts and the README's table",
+    )
     options = parser.parse_args()
-    unknown = sorted(set(options.names) - set(NAMES))
+    unknown = sorted(set(options.names) - {*WORKLOADS, *DETAILS})
     if unknown:
-        parser.error(f"unknown benchmark {unknown}; there are {NAMES}")
+        parser.error(f"unknown benchmark {unknown}; there are {[*WORKLOADS, *DETAILS]}")
+    if options.report and (options.names or options.json or options.no_peers):
+        parser.error(
+            "--report is about all workloads and all peers, and says itself where it goes."
+        )
 
-    results: dict[str, object] = {"machine": machine()}
-    for name in options.names or NAMES:
-        measured = []
-        for comparison in BENCHMARKS[name](not options.no_peers):
-            print(comparison.table(), end="\n\n", flush=True)
-            measured.append(comparison.as_dict())
-        results[name] = measured
-    if options.json is not None:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+    date = dt.datetime.now(dt.UTC).date().isoformat()
+    results: dict[str, object] = {"date": date, "machine": machine()}
+    file = report.RESULTS / f"{date}.json" if options.report else options.json
+    measured: list[dict[str, object]] = []
+    for benchmark in measure(options.names or WORKLOADS, not options.no_peers):
+        print(benchmark.table(), end="\n\n", flush=True)
+        measured.append(benchmark.as_dict())
+        if file is not None:
+            # After each: it takes the better part of an hour, and may be interrupted.
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(json.dumps(results | {"workloads": measured}, indent=1) + "\n")
+    if options.report:
+        everything = results | {"workloads": measured}
+        report.write_readme(everything)
+        report.write_charts(everything, report.RESULTS)
     return 0
 
 

@@ -1,7 +1,8 @@
 """One transform alone: against the bandwidth of memory, and against the same loops written by hand."""
 
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import cycle, islice
@@ -13,18 +14,60 @@ import numpy as np
 import numpy.typing as npt
 
 import loaderx as lx
-from benchmarks.entrants import PAUSE, PREFETCH, THREADS, Loader
 from benchmarks.harness import Comparison, Contestant, interleave
 from benchmarks.images import MEAN, STD, Images, normalised, write_images
+from benchmarks.peers.worker import timed
 from loaderx import transforms as T  # noqa: N812 - as its users write it
 
 REPEATS = 7
+THREADS = 2
+PREFETCH = 2
+# Longer than a loader takes to fill its stock of batches after its turn.
+PAUSE = 0.3
 ROWS = 1024
 SIZE = 224
 AMOUNT = 0.1
 COPIES = 16  # of a transform in a chain, so that it outweighs the rest
 
 Floats = npt.NDArray[np.float32]
+
+
+def run() -> Iterator[Comparison]:
+    """All of them, one after the other."""
+    for benchmark in (normalise, authored, styles):
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loaderx-")))
+            yield benchmark(folder, stack)
+
+
+class Loader:
+    """A DataLoader that stays open, as it does in a training loop."""
+
+    def __init__(
+        self,
+        fields: dict[str, Path],
+        transforms: Sequence[Any],
+        batch_size: int,
+        batches: int,
+        stack: ExitStack,
+    ) -> None:
+        self.image = fields["image"]
+        self.loader = lx.DataLoader(
+            {name: lx.NPDataset(str(path)) for name, path in fields.items()},
+            batch_size=batch_size,
+            transforms={"image": list(transforms)},
+            prefetch=PREFETCH,
+            workers=THREADS,
+            output="numpy",
+        )
+        self.iterator = stack.enter_context(iter(self.loader))
+        self.batches = batches
+
+    def rate(self) -> float:
+        """Images per second."""
+        sizes = (len(batch["image"]) for batch in self.iterator)
+        answer = timed(sizes, self.batches, PREFETCH + 1)
+        return answer["images"] / answer["seconds"]
 
 
 def normalise(folder: Path, stack: ExitStack) -> Comparison:

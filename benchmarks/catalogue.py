@@ -13,17 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.environments import interpreter
 from benchmarks.harness import (
     Comparison,
     Contestant,
     Peer,
-    environment,
     in_new_process,
     interleave,
     reason,
 )
 from benchmarks.images import MEAN, STD
 from benchmarks.peers import amounts as of
+from benchmarks.peers.loaderx_worker import CHAINS
 from benchmarks.rows import Array
 from loaderx import transforms as T  # noqa: N812 - as its users write it
 from loaderx.compiler.entries import chains
@@ -192,14 +193,7 @@ OPS = (
 
 
 def simclr() -> list[Any]:
-    return [
-        T.RandomResizedCrop(of.SIZE, scale=of.AREA, ratio=of.RATIO),
-        T.RandomFlip(),
-        T.Maybe(of.SIMCLR_JITTERED, T.ColorJitter(*of.SIMCLR_JITTER)),
-        T.Grayscale(of.SIMCLR_GREY),
-        T.Maybe(of.SIMCLR_BLURRED, T.GaussianBlur(of.SIMCLR_SIGMA, of.SIMCLR_KERNEL)),
-        normalize(),
-    ]
+    return CHAINS["simclr"]
 
 
 def rand_augment() -> list[Any]:
@@ -374,7 +368,7 @@ class Rivals:
             raise RuntimeError(self.absent[name])
         if name not in self.open:
             venv, module = PEERS[name]
-            peer = self.stack.enter_context(Peer(environment(venv), f"benchmarks.peers.{module}"))
+            peer = self.stack.enter_context(Peer(interpreter(venv), f"benchmarks.peers.{module}"))
             self.open[name] = peer, peer.ask("open", **self.data.files)["cases"]
         return self.open[name]
 

@@ -1,6 +1,5 @@
-"""Shuffled gather: 32x32x3 uint8 images and int32 labels, batches of 512, from warm .npy files."""
+"""Shuffled gather against what memory gives: 32x32x3 uint8 images and int32 labels, batches of 512, warm files."""
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.harness import ROOT, Comparison, Contestant, Peer, interleave
+from benchmarks.harness import Comparison, Contestant, interleave
 from benchmarks.rows import SHAPE, Array, Output, epoch_digest, write_rows
 from loaderx import DataLoader, NPDataset
 from loaderx.kernels.gather import copy_rows
@@ -159,44 +158,7 @@ class WholeLoader:
                 left -= BATCH_SIZE
 
 
-class Ffcv:
-    """FFCV in its own process, over the same rows in its own format."""
-
-    def __init__(self, image: Path, label: Path, field: str, stack: ExitStack) -> None:
-        self.peer = stack.enter_context(Peer(ffcv_python(), "benchmarks.peers.ffcv_worker"))
-        self.peer.ask(
-            "open",
-            image=str(image),
-            label=str(label),
-            beton=str(image.with_name(f"{field}.beton")),
-            batch_size=BATCH_SIZE,
-            num_workers=THREADS,
-            field=field,
-        )
-
-    def rate(self) -> float:
-        """Images per second, by the clock of its own process."""
-        answer = self.peer.ask("run", epochs=EPOCHS)
-        return float(answer["images"] / answer["seconds"])
-
-    def digest(self) -> str:
-        """The digest of the rows of one epoch."""
-        return str(self.peer.ask("digest")["digest"])
-
-
-def ffcv_python() -> Path:
-    """The interpreter of FFCV's environment, where setup_ffcv.sh makes it."""
-    venv = Path(os.environ.get("LOADERX_FFCV_VENV", ROOT / ".venv-ffcv"))
-    python = venv / "bin" / "python"
-    if not python.exists():
-        raise FileNotFoundError(
-            f"FFCV's environment {venv} does not exist: make it with "
-            "`bash benchmarks/peers/setup_ffcv.sh`, or run with --no-peers."
-        )
-    return python
-
-
-def run(peers: bool = True) -> Iterator[Comparison]:
+def run() -> Iterator[Comparison]:
     """Check that all contestants deliver the same rows, then measure them."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loaderx-")))
@@ -231,11 +193,6 @@ def run(peers: bool = True) -> Iterator[Comparison]:
                 strict=True,
             )
         }
-        for field in ("ndarray", "rgb") if peers else ():
-            ffcv = Ffcv(image, label, field, stack)
-            rates[f"FFCV: {field} field"] = ffcv.rate
-            digests[f"FFCV: {field} field"] = ffcv.digest()
-
         check_equal(epoch_digest([(work.images, work.labels)]), digests)
         title = f"shuffled gather, {ROWS:,} rows of 32x32x3, batches of {BATCH_SIZE}"
         yield interleave(title, "images/s", rates, reference=REFERENCE, repeats=REPEATS)

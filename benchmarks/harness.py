@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -30,6 +30,8 @@ class Comparison:
     samples: Mapping[str, Sequence[float]]
     # Contestants that could not be measured, and why.
     absent: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    lower_is_better: bool = False
 
     def median(self, name: str) -> float:
         return statistics.median(self.samples[name])
@@ -53,8 +55,10 @@ class Comparison:
             for name, samples in self.samples.items()
         }
         return {
+            "name": self.name,
             "title": self.title,
             "unit": self.unit,
+            "lower is better": self.lower_is_better,
             "reference": self.reference,
             "contestants": contestants,
             "absent": dict(self.absent),
@@ -84,6 +88,8 @@ def interleave(
     repeats: int,
     pause: float = 0.02,
     absent: Mapping[str, str] | None = None,
+    name: str = "",
+    lower_is_better: bool = False,
 ) -> Comparison:
     """Run A, B, C, A, B, C, ..., after one round that is not counted.
 
@@ -93,22 +99,22 @@ def interleave(
     """
     if reference not in contestants:
         raise ValueError(f"`reference` (={reference!r}) must be one of {list(contestants)}.")
-    samples: dict[str, list[float]] = {name: [] for name in contestants}
+    samples: dict[str, list[float]] = {each: [] for each in contestants}
     missing = dict(absent or {})
     for turn in range(repeats + 1):
-        for name in list(samples):
+        for each in list(samples):
             time.sleep(pause)
             try:
-                figure = contestants[name]()
+                figure = contestants[each]()
             except Exception as error:
-                if name == reference:
+                if each == reference:
                     raise
-                missing[name] = reason(error)
-                del samples[name]
+                missing[each] = reason(error)
+                del samples[each]
             else:
                 if turn > 0:
-                    samples[name].append(figure)
-    return Comparison(title, unit, reference, samples, missing)
+                    samples[each].append(figure)
+    return Comparison(title, unit, reference, samples, missing, name, lower_is_better)
 
 
 def reason(error: Exception) -> str:
@@ -117,13 +123,9 @@ def reason(error: Exception) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
-def environment(name: str) -> Path:
-    """The interpreter of a peer's environment, `.venv-NAME` unless LOADERX_NAME_VENV is set."""
-    venv = Path(os.environ.get(f"LOADERX_{name.upper()}_VENV", ROOT / f".venv-{name}"))
-    python = venv / "bin" / "python"
-    if not python.exists():
-        raise FileNotFoundError(f"no {python}; `bash benchmarks/peers/setup_{name}.sh` makes it")
-    return python
+def status(words: str) -> None:
+    """Long work says where it is."""
+    print(f"{time.strftime('%H:%M:%S')} {words}", file=sys.stderr, flush=True)
 
 
 def in_new_process(
@@ -155,13 +157,20 @@ class Peer:
     then would be done in somebody else's turn.
     """
 
-    def __init__(self, python: Path, module: str, timeout: float = 300.0) -> None:
+    def __init__(
+        self,
+        python: Path,
+        module: str,
+        timeout: float = 300.0,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.module = module
         self.timeout = timeout
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self._process = subprocess.Popen(
             [python, "-m", module],
             cwd=ROOT,
+            env={**os.environ, **(variables or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -189,8 +198,17 @@ class Peer:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
+    def memory(self) -> int:
+        """Bytes that only this process and its own hold: what is left when all files are dropped from the cache."""
+        return sum(_own_bytes(process) for process in _processes(self._process.pid))
+
+    def kill(self) -> None:
+        """End the process and its own at once, whatever they do."""
+        self._signal(signal.SIGKILL)
+        self.close()
+
     def close(self) -> None:
-        """End the process, which ends by itself with its stdin unless it hangs."""
+        """End the process, which ends by itself with its stdin unless it hangs; again, it does nothing."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._signal(signal.SIGCONT)
@@ -218,6 +236,24 @@ class Peer:
         self._stderr.seek(0)
         words = self._stderr.read().decode(errors="replace").strip()[-2000:]
         return f"{self.module} ended at the request {do!r}; it said last:\n{words}"
+
+
+def _processes(group: int) -> Iterator[Path]:
+    """The processes of a group."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                if os.getpgid(int(process.name)) == group:
+                    yield process
+            except ProcessLookupError:
+                continue
+
+
+def _own_bytes(process: Path) -> int:
+    # Of memory that several processes share, each has its part, so that the parts add up.
+    lines = (process / "smaps_rollup").read_text().splitlines()
+    kilobytes = {line.split(":")[0]: line.split()[1] for line in lines[1:]}
+    return 1024 * (int(kilobytes["Pss_Anon"]) + int(kilobytes["Pss_Shmem"]))
 
 
 def _figure(value: float, digits: int = 4) -> str:

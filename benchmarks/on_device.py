@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Comparison, Contestant, Peer, environment, interleave, reason
+from benchmarks.environments import interpreter
+from benchmarks.harness import Comparison, Contestant, Peer, interleave, reason
 from benchmarks.rows import Array
 
 ROWS, SHAPE, BATCH_SIZE = 60_000, (28, 28), 128
@@ -30,7 +31,7 @@ def run(peers: bool) -> Iterator[Comparison]:
         if peers:
             try:
                 cyreal = stack.enter_context(
-                    Peer(environment("cyreal"), "benchmarks.peers.cyreal_worker")
+                    Peer(interpreter("cyreal"), "benchmarks.peers.cyreal_scan_worker")
                 )
                 cyreal.ask("open", rows=ROWS, shape=SHAPE, batch_size=BATCH_SIZE)
             except (OSError, RuntimeError) as error:

@@ -3,7 +3,7 @@
 An op is called by itself, not in a Compose, which takes longer; pipelines are a Compose. OpenCV's own threads are off:
 the threads are over images.
 
-Run by the Python of .venv-albumentations, as `python -m benchmarks.peers.albumentations_worker` in the repository.
+Run in its own environment, as `python -m benchmarks.peers.albumentations_worker`.
 """
 
 import os

@@ -3,7 +3,7 @@
 What people write who want it fast: OpenCV where it has the op, tables for functions of one value, NumPy for the rest.
 OpenCV's own threads are off: the threads are over images.
 
-Run by the Python of .venv-albumentations, as `python -m benchmarks.peers.by_hand_worker` in the repository.
+Run by the Python of AlbumentationsX's environment, as `python -m benchmarks.peers.by_hand_worker` in the repository.
 """
 
 import math
@@ -13,26 +13,32 @@ from typing import Any
 import cv2
 import numpy as np
 
-from benchmarks.images import MEAN, STD
 from benchmarks.peers import amounts as of
+from benchmarks.peers.augment import (
+    VALUES,
+    WHOLE,
+    Random,
+    blur,
+    brightness,
+    contrast,
+    grayscale,
+    hue,
+    jitter,
+    normalize,
+    resized_crop,
+    saturation,
+    simclr,
+    table,
+    window,
+)
 from benchmarks.peers.per_image import Maker, Session
 from benchmarks.peers.worker import serve
 from benchmarks.rows import Array
 
-VALUES = np.arange(256)
 CENTRE = ((of.SIZE - 1) / 2, (of.SIZE - 1) / 2)
-WHOLE = (of.SIZE, of.SIZE)
-NORMALIZE = np.column_stack(
-    [np.diag(1 / (255 * np.array(STD))), -np.array(MEAN) / np.array(STD)]
-).astype(np.float32)
 SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13
 
 Image = Callable[[Array], Array]
-Random = np.random.Generator
-
-
-def table(values: Any) -> Array:
-    return np.clip(np.round(values), 0, 255).astype(np.uint8)
 
 
 def warp(image: Array, matrix: Any) -> Array:
@@ -69,41 +75,6 @@ def elastic(image: Array, random: Random) -> Array:
     )
 
 
-def brightness(image: Array, factor: float) -> Array:
-    return cv2.convertScaleAbs(image, alpha=factor)
-
-
-def contrast(image: Array, factor: float) -> Array:
-    mean = cv2.mean(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY))[0]
-    return cv2.LUT(image, table(factor * VALUES + (1 - factor) * mean))
-
-
-def grayscale(image: Array) -> Array:
-    return cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
-
-
-def saturation(image: Array, factor: float) -> Array:
-    return cv2.addWeighted(image, factor, grayscale(image), 1 - factor, 0)
-
-
-def hue(image: Array, amount: float) -> Array:
-    """In OpenCV's half degrees, by a table."""
-    hsv = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)
-    turned = ((VALUES + 180 * amount) % 180).astype(np.uint8)
-    hsv[..., 0] = cv2.LUT(hsv[..., 0], turned)
-    return cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)
-
-
-def jitter(image: Array, random: Random, amounts: tuple[float, float, float, float]) -> Array:
-    for step in random.permutation(4):
-        if step == 3:
-            image = hue(image, random.uniform(-amounts[3], amounts[3]))
-        else:
-            factor = random.uniform(1 - amounts[step], 1 + amounts[step])
-            image = (brightness, contrast, saturation)[step](image, factor)
-    return image
-
-
 def by_channel(image: Array, tables: list[Array]) -> Array:
     """A table for each channel."""
     return cv2.LUT(image, np.stack(tables, axis=-1)[None])
@@ -135,10 +106,6 @@ def equalize(image: Array) -> Array:
 
 def sharpness(image: Array, factor: float) -> Array:
     return cv2.addWeighted(image, factor, cv2.filter2D(image, -1, SMOOTH), 1 - factor, 0)
-
-
-def blur(image: Array, sigma: float, size: int) -> Array:
-    return cv2.GaussianBlur(image, (size, size), sigma)
 
 
 def noise(image: Array, random: Random) -> Array:
@@ -190,18 +157,6 @@ def grid_mask(image: Array, random: Random) -> Array:
     return out
 
 
-def window(random: Random, size: int, area: tuple[float, float]) -> tuple[slice, slice]:
-    """The part that RandomResizedCrop takes, drawn as torchvision does."""
-    for _ in range(10):
-        target = size * size * random.uniform(*area)
-        ratio = math.exp(random.uniform(math.log(of.RATIO[0]), math.log(of.RATIO[1])))
-        across, down = round(math.sqrt(target * ratio)), round(math.sqrt(target / ratio))
-        if across <= size and down <= size:
-            top, left = random.integers(0, size - down + 1), random.integers(0, size - across + 1)
-            return slice(top, top + down), slice(left, left + across)
-    return slice(0, size), slice(0, size)
-
-
 def erase(image: Array, random: Random) -> Array:
     out = image.copy()
     for _ in range(10):
@@ -220,15 +175,6 @@ def erase(image: Array, random: Random) -> Array:
 
 def crop(image: Array, top: int, left: int) -> Array:
     return image[top : top + of.CROP, left : left + of.CROP].copy()
-
-
-def resized_crop(image: Array, random: Random, area: tuple[float, float] = of.AREA) -> Array:
-    return cv2.resize(image[window(random, len(image), area)], WHOLE)
-
-
-def normalize(image: Array) -> Array:
-    """As an affine map of colours in OpenCV, the fastest way found."""
-    return cv2.transform(image.astype(np.float32), NORMALIZE)
 
 
 def drawn(function: Callable[[Array, Random], Array]) -> Maker:
@@ -292,19 +238,6 @@ MAKERS: dict[str, Maker] = {
     "RandomResizedCrop": drawn(resized_crop),
     "Normalize": fixed(normalize),
 }
-
-
-def simclr(image: Array, random: Random) -> Array:
-    image = resized_crop(image, random)
-    if random.random() < 0.5:
-        image = cv2.flip(image, 1)
-    if random.random() < of.SIMCLR_JITTERED:
-        image = jitter(image, random, of.SIMCLR_JITTER)
-    if random.random() < of.SIMCLR_GREY:
-        image = grayscale(image)
-    if random.random() < of.SIMCLR_BLURRED:
-        image = blur(image, random.uniform(*of.SIMCLR_SIGMA), of.SIMCLR_KERNEL)
-    return normalize(image)
 
 
 def moved(

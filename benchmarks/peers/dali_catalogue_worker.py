@@ -4,7 +4,7 @@
 {"do": "result", "case": "Rotate", "file": "out.npy"}     its results
 {"do": "run", "case": "Rotate", "threads": 2, "rounds": 4}   -> {"images": ..., "seconds": ...}, of so many batches
 
-Run by the Python of .venv-dali, as `python -m benchmarks.peers.dali_catalogue_worker` in the repository.
+Run in DALI's environment, as `python -m benchmarks.peers.dali_catalogue_worker`.
 """
 
 from collections.abc import Callable, Iterator

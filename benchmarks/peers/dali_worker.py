@@ -1,35 +1,55 @@
-"""DALI on the CPU as a contestant, fed by an external source; see worker.py for how it is asked.
+"""DALI on the CPU, fed by an external source; see worker.py for how it is asked.
 
-{"do": "open", "chain": "cifar", "image": "x.npy", "label": "y.npy", "batch_size": 512, "num_workers": 2}
-{"do": "summary"}                       what one epoch is like
-{"do": "run", "batches": 98}            -> {"images": ..., "seconds": ...}
-
-Run by the Python of .venv-dali, as `python -m benchmarks.peers.dali_worker` in the repository.
+Its readers want a file per row, or a format that they read from the front and shuffle within a buffer: a single file
+of rows is given to it by NumPy, as its documentation shows. `workers` are the threads its ops run in.
 """
 
 from collections.abc import Iterator
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from nvidia.dali import fn, pipeline_def, types
 
-from benchmarks.images import CROPPED, MEAN, PAD, STD, epoch_summary
-from benchmarks.peers.worker import serve, timed
-from benchmarks.rows import Array
+from benchmarks.images import PAD
+from benchmarks.peers import amounts as of
+from benchmarks.peers.dali_catalogue_worker import normalized, resized_crop, uniform
+from benchmarks.peers.worker import (
+    Actions,
+    CannotError,
+    Session,
+    batches_per_epoch,
+    numpy_epochs,
+    serve,
+)
+from benchmarks.workloads import Batch, Workload
 
 QUEUE = 2  # batches DALI keeps ready; more did not make it faster
+# Rows of more bytes are better copied once, by DALI from a list, than gathered first: half to two thirds of the CPU
+# time. Smaller ones are better gathered, for a list costs some 5 microseconds per row. Callbacks in processes of its
+# own (`parallel=True`) were two to seven times slower, and `no_copy=True` was slower without a chain, level with one.
+LARGE = 32_768
+
+Fields = tuple[Any, Any]
 
 
-def feed(images: Array, labels: Array, batch_size: int, listed: bool) -> Iterator[tuple[Any, Any]]:
+def rows_of(work: Workload) -> Iterator[Fields]:
     """Shuffled batches without end, as one array or as a list of rows."""
+    data = np.asarray(np.load(work.data, mmap_mode="r"))
+    label = np.asarray(np.load(work.label, mmap_mode="r"))
+    for rows in numpy_epochs(work):
+        large = work.row_bytes > LARGE
+        yield [data[row] for row in rows] if large else data[rows], label[rows]
+
+
+def windows_of(work: Workload) -> Iterator[Fields]:
+    """Stacked by NumPy: about twice as fast as lists of them, for they are small."""
+    tokens = np.asarray(np.memmap(work.data, work.dtype, mode="r"))
+    length = work.shape[0]
     generator = np.random.default_rng(0)
     while True:
-        order = generator.permutation(len(labels))
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            yield [images[row] for row in rows] if listed else images[rows], labels[rows]
+        starts = generator.integers(0, len(tokens) - length, work.batch_size)
+        inputs = np.stack([tokens[start : start + length] for start in starts])
+        yield inputs, np.stack([tokens[start + 1 : start + 1 + length] for start in starts])
 
 
 def cropped(image: Any) -> Any:
@@ -46,71 +66,93 @@ def cropped(image: Any) -> Any:
     )
 
 
-def resized(image: Any) -> Any:
-    """Part of the image, scaled. Without antialiasing, which the others do not do, it is faster."""
-    return fn.random_resized_crop(
+def coloured(image: Any) -> Any:
+    """What SimCLR does to colours. Turning them to grey is a saturation of 0, and so part of the same pass."""
+    brightness, contrast, saturation, hue = of.SIMCLR_JITTER
+    jittered = fn.random.coin_flip(probability=of.SIMCLR_JITTERED)
+    kept = fn.random.coin_flip(probability=1 - of.SIMCLR_GREY)
+    return fn.color_twist(
         image,
-        size=[CROPPED, CROPPED],
-        random_area=[0.08, 1.0],
-        random_aspect_ratio=[3 / 4, 4 / 3],
-        interp_type=types.INTERP_LINEAR,
-        antialias=False,
+        brightness=1 + jittered * uniform(-brightness, brightness),
+        contrast=1 + jittered * uniform(-contrast, contrast),
+        saturation=kept * (1 + jittered * uniform(-saturation, saturation)),
+        hue=jittered * uniform(-360 * hue, 360 * hue),
     )
 
 
-@pipeline_def
-def chain_pipeline(chain: str, source: Iterator[tuple[Any, Any]]) -> tuple[Any, Any]:
+def sometimes_blurred(image: Any) -> Any:
+    """Under a condition of DALI's, so that the other half is left alone."""
+    if fn.random.coin_flip(probability=of.SIMCLR_BLURRED, dtype=types.BOOL):
+        sigma = uniform(*of.SIMCLR_SIGMA)
+        blurred = fn.gaussian_blur(image, sigma=sigma, window_size=of.SIMCLR_KERNEL)
+    else:
+        blurred = image
+    return blurred
+
+
+@pipeline_def(enable_conditionals=True)
+def pipeline_of(chain: str | None, source: Iterator[Fields]) -> Fields:
     """The whole chain; flip and normalise are one op."""
-    image, label = fn.external_source(source=source, num_outputs=2, batch=True, layout=["HWC", ""])
-    image = fn.crop_mirror_normalize(
-        cropped(image) if chain == "cifar" else resized(image),
-        mirror=fn.random.coin_flip(),
-        mean=[255 * value for value in MEAN],
-        std=[255 * value for value in STD],
-        dtype=types.FLOAT,
-        output_layout="HWC",
-    )
-    return image, label
+    layout = ["" if chain is None else "HWC", ""]
+    data, label = fn.external_source(source=source, num_outputs=2, batch=True, layout=layout)
+    if chain is None:
+        return data, label
+    data = cropped(data) if chain == "cifar" else resized_crop(data)
+    if chain == "simclr":
+        data = sometimes_blurred(coloured(data))
+    return normalized(data, mirror=fn.random.coin_flip()), label
 
 
-class Session:
-    """The pipeline of one benchmark run."""
+def arrays_of(pipeline: Any) -> Batch:
+    """The next batch as contiguous arrays that wrap its memory, which DALI leaves alone as long as they are there."""
+    data, label = pipeline.run()
+    return np.asarray(data.as_tensor()), np.asarray(label.as_tensor())
 
-    def open(
-        self, chain: str, image: str, label: str, batch_size: int, num_workers: int
-    ) -> dict[str, Any]:
-        """Map the files and build the pipeline."""
-        self.image = Path(image)
-        images = np.asarray(np.load(image, mmap_mode="r"))
-        labels = np.load(label)
-        self.epoch = -(-len(labels) // batch_size)
-        # Large rows are better copied once, by DALI, than gathered first.
-        source = feed(images, labels, batch_size, listed=chain == "imagenet")
-        self.pipeline = chain_pipeline(
-            chain,
-            source,
-            batch_size=batch_size,
-            num_threads=num_workers,
+
+class DALI(Session):
+    # The queue, and the batch that is given out while the next one is scheduled.
+    ready = QUEUE + 1
+
+    def open(self) -> None:
+        if self.work.kind == "records":
+            raise CannotError("DALI has no reader of ArrayRecord")
+        self.running: Any = self._pipeline()
+        if self.on_device:
+            from nvidia.dali.plugin.jax import DALIGenericIterator
+
+            # Its own way to jax.Arrays, which wrap the memory of the batch.
+            self.running = DALIGenericIterator(self.running, ["data", "label"])
+
+    def epoch(self) -> Iterator[Batch]:
+        # A new one, for a source begins with the first batch of an epoch.
+        pipeline = self._pipeline()
+        return (arrays_of(pipeline) for _ in range(batches_per_epoch(self.work)))
+
+    def stream(self) -> Iterator[Batch]:
+        while True:
+            if self.on_device:
+                yield tuple(next(self.running).values())
+            else:
+                yield arrays_of(self.running)
+
+    def close(self) -> None:
+        # It ends its threads when nothing refers to it any more.
+        self.running = None
+
+    def _pipeline(self) -> Any:
+        work = self.work
+        pipeline = pipeline_of(
+            work.chain,
+            windows_of(work) if work.kind == "windows" else rows_of(work),
+            batch_size=work.batch_size,
+            num_threads=self.workers,
             device_id=None,
             prefetch_queue_depth=QUEUE,
             seed=0,
         )
-        self.pipeline.build()
-        return {}
-
-    def summary(self) -> dict[str, Any]:
-        """Summarise one epoch; asked right after `open` it is the first."""
-        return epoch_summary(islice(self._batches(), self.epoch), self.image)
-
-    def run(self, batches: int) -> dict[str, float]:
-        """Time `batches` batches, each as one contiguous tensor."""
-        return timed((len(image) for image, _ in self._batches()), batches, QUEUE + 1)
-
-    def _batches(self) -> Iterator[tuple[Array, Array]]:
-        while True:
-            image, label = self.pipeline.run()
-            yield np.asarray(image.as_tensor()), np.asarray(label.as_tensor())
+        pipeline.build()
+        return pipeline
 
 
 if __name__ == "__main__":
-    serve(Session())
+    serve(Actions(DALI))

@@ -1,140 +1,139 @@
-"""FFCV as a contestant; see worker.py for how it is asked.
+"""FFCV over a .beton file in the page cache; see worker.py for how it is asked.
 
-    {"do": "open", "image": "x.npy", "label": "y.npy", "beton": "xy.beton", "batch_size": 512,
-     "num_workers": 2, "field": "rgb", "chain": "cifar"}     -> {"seconds": ...}
-    {"do": "digest"}                                         -> {"digest": "..."}
-    {"do": "summary"}                                        what one epoch of a chain is like
-    {"do": "run", "epochs": 3}                               -> {"images": ..., "seconds": ...}
-
-Run by the Python of .venv-ffcv, as `python -m benchmarks.peers.ffcv_worker` in the repository.
+Settings are what its performance guide recommends where data fits into memory: `os_cache=True` and
+`OrderOption.RANDOM`. `workers` are the threads of its compiled code; with none given it would take all cores.
 """
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 import numpy as np
 from ffcv.fields import IntField, NDArrayField, RGBImageField
 from ffcv.fields.decoders import (
     IntDecoder,
+    NDArrayDecoder,
     RandomResizedCropRGBImageDecoder,
     SimpleRGBImageDecoder,
 )
 from ffcv.loader import Loader, OrderOption
-from ffcv.transforms import NormalizeImage, RandomHorizontalFlip, RandomTranslate, ToTensor
+from ffcv.transforms import NormalizeImage, RandomHorizontalFlip, RandomTranslate
 from ffcv.writer import DatasetWriter
 
-from benchmarks.images import CROPPED, MEAN, PAD, STD, epoch_summary
-from benchmarks.peers.worker import serve
-from benchmarks.rows import Array, epoch_digest
+from benchmarks.images import CROPPED, MEAN, PAD, STD
+from benchmarks.peers.mapped import Rows
+from benchmarks.peers.worker import Actions, CannotError, Session, serve
+from benchmarks.workloads import Batch, Workload
 
-# NDArrayField is the field for arrays, and its decoder is serial: FFCV marks `is_parallel` on the
-# decoders of RGBImageField only. Uncompressed RGBImageField is the same bytes, copied in parallel.
-FIELDS = ("ndarray", "rgb")
+AHEAD = 3  # batches, its default
+WRITERS = 2  # processes
+# Its writer lists every row before it begins, some 170 bytes of memory each, and takes some ten microseconds for one.
+MOST_ROWS = 20_000_000
 
-
-class Dataset:
-    """The rows of two .npy files as the (image, label) samples that FFCV's writer asks for."""
-
-    def __init__(self, image: str, label: str) -> None:
-        self.image = np.load(image, mmap_mode="r")
-        self.label = np.load(label, mmap_mode="r")
-
-    def __len__(self) -> int:
-        return len(self.label)
-
-    def __getitem__(self, row: int) -> tuple[Array, int]:
-        return np.asarray(self.image[row]), int(self.label[row])
+REFUSED = {
+    "records": "FFCV has no reader of ArrayRecord: it reads its own format only",
+    "windows": "FFCV has no windows: what it stores are rows of a fixed length that do not overlap",
+}
 
 
-def write_beton(dataset: Dataset, path: Path, field: str, num_workers: int) -> None:
-    """Write `dataset` to `path` in FFCV's own format."""
-    shape, dtype = dataset.image.shape[1:], dataset.image.dtype
-    image = RGBImageField(write_mode="raw") if field == "rgb" else NDArrayField(dtype, shape)
-    writer = DatasetWriter(
-        str(path), {"image": image, "label": IntField()}, num_workers=num_workers
-    )
-    writer.from_indexed_dataset(dataset)
+def beton(work: Workload) -> Path:
+    return Path(work.folder) / "data.beton"
 
 
-def chain_pipelines(chain: str) -> dict[str, list[Any]]:
-    """The chain in FFCV's compiled ops, up to float32 tensors.
+def is_image(work: Workload) -> bool:
+    return work.dtype == "uint8" and len(work.shape) == 3 and work.shape[-1] == 3
+
+
+def field_of(work: Workload) -> Any:
+    """The field of FFCV for rows like these.
+
+    NDArrayField is the field for arrays, and its decoder is serial: FFCV marks `is_parallel` on the decoders of
+    RGBImageField only. An uncompressed RGBImageField is the same bytes, copied in parallel. Numbers it keeps in its
+    table of samples, as int64.
+    """
+    if is_image(work):
+        return RGBImageField(write_mode="raw")
+    return NDArrayField(np.dtype(work.dtype), work.shape) if work.shape else IntField()
+
+
+def operations_of(work: Workload) -> list[Any]:
+    """Decoder and chain in FFCV's compiled ops, up to NumPy arrays.
 
     Measured against it: `RandomTranslate` before the flip, and the recipe of its CIFAR example, which converts
     and normalises in torch. Both are slower.
     """
     normalise = NormalizeImage(255 * np.array(MEAN), 255 * np.array(STD), np.float32)
-    if chain == "cifar":
-        ops = [SimpleRGBImageDecoder(), RandomHorizontalFlip(), RandomTranslate(PAD)]
-    else:
-        ops = [RandomResizedCropRGBImageDecoder((CROPPED, CROPPED)), RandomHorizontalFlip()]
-    return {"image": [*ops, normalise, ToTensor()], "label": [IntDecoder(), ToTensor()]}
+    if work.chain == "cifar":
+        return [SimpleRGBImageDecoder(), RandomHorizontalFlip(), RandomTranslate(PAD), normalise]
+    if work.chain == "imagenet":
+        size = (CROPPED, CROPPED)
+        return [RandomResizedCropRGBImageDecoder(size), RandomHorizontalFlip(), normalise]
+    if is_image(work):
+        return [SimpleRGBImageDecoder()]
+    return [NDArrayDecoder() if work.shape else IntDecoder()]
 
 
-def open_loader(
-    beton: str, batch_size: int, num_workers: int, batches_ahead: int = 3, chain: str | None = None
-) -> Loader:
-    """A shuffled loader over a file in the page cache; it compiles at its first batch."""
-    return Loader(
-        beton,
-        batch_size=batch_size,
-        num_workers=num_workers,
-        order=OrderOption.RANDOM,
-        os_cache=True,
-        seed=0,
-        drop_last=False,
-        batches_ahead=batches_ahead,
-        pipelines={} if chain is None else chain_pipelines(chain),
-    )
+def lacking(work: Workload) -> str | None:
+    """What FFCV lacks for a workload, if it lacks anything."""
+    if work.chain == "simclr":
+        return "FFCV has no ops for SimCLR: no jitter of the hue, no grey, no blur"
+    if work.rows > MOST_ROWS and work.kind == "rows":
+        return f"FFCV has no writer for {work.rows:,} rows: it makes a Python object of each first"
+    return REFUSED.get(work.kind)
 
 
-class Session:
-    """The loader of one benchmark run."""
+class FFCV(Session):
+    # Its queue, and the batch that waits for a place there.
+    ready = AHEAD + 1
 
-    def open(
-        self,
-        image: str,
-        label: str,
-        beton: str,
-        batch_size: int,
-        num_workers: int,
-        field: str,
-        batches_ahead: int = 3,
-        chain: str | None = None,
-    ) -> dict[str, float]:
-        """Write the .beton file, open it, and run an epoch, which compiles the pipeline."""
-        if field not in FIELDS:
-            raise ValueError(f"`field` (={field!r}) must be one of {FIELDS}.")
-        self.image = Path(image)
-        write_beton(Dataset(image, label), Path(beton), field, num_workers)
-        started = time.perf_counter()
-        self.loader = open_loader(beton, batch_size, num_workers, batches_ahead, chain)
-        for _ in self.loader:
-            pass
-        return {"seconds": time.perf_counter() - started}
+    @classmethod
+    def prepare(cls, work: Workload) -> None:
+        if lacking(work) is None and not beton(work).exists():
+            fields = {"data": field_of(work), "label": IntField()}
+            writer = DatasetWriter(str(beton(work)), fields, num_workers=WRITERS)
+            writer.from_indexed_dataset(Rows(work))
 
-    def digest(self) -> dict[str, str]:
-        """Digest the rows of one epoch."""
-        return {"digest": epoch_digest(self._batches())}
+    def open(self) -> None:
+        reason = lacking(self.work)
+        if reason is not None:
+            raise CannotError(reason)
+        self.loader = Loader(
+            str(beton(self.work)),
+            batch_size=self.work.batch_size,
+            num_workers=self.workers,
+            order=OrderOption.RANDOM,
+            os_cache=True,
+            seed=0,
+            drop_last=False,
+            batches_ahead=AHEAD,
+            pipelines={"data": operations_of(self.work), "label": [IntDecoder()]},
+        )
+        self.running: Any = None
 
-    def summary(self) -> dict[str, Any]:
-        """Summarise one epoch."""
-        return epoch_summary(self._batches(), self.image)
+    def epoch(self) -> Iterator[Batch]:
+        # It compiles at its first batch, and has a thread and buffers of its own for every epoch.
+        self.running = iter(self.loader)
+        for data, label in self.running:
+            if not self.work.shape:
+                data = data[:, 0].astype(self.work.dtype)
+            yield data, label[:, 0]
 
-    def run(self, epochs: int) -> dict[str, float]:
-        """Time `epochs` epochs; the start of each, which FFCV pays every time, is in it."""
-        images = 0
-        started = time.perf_counter()
-        for _ in range(epochs):
-            for image, _label in self.loader:
-                images += len(image)
-        return {"images": images, "seconds": time.perf_counter() - started}
+    def stream(self) -> Iterator[Batch]:
+        while True:
+            yield from self.epoch()
 
-    def _batches(self) -> Iterator[tuple[Array, Array]]:
-        for image, label in self.loader:
-            yield image.numpy(), label.numpy()[:, 0]
+    def close(self) -> None:
+        if self.running is None:
+            return
+        self.running.close()
+        # Its thread does not look whether it is closed when it has come to the end of the epoch.
+        while self.running.is_alive():
+            try:
+                self.running.output_queue.get(timeout=0.1)
+            except Empty:
+                continue
 
 
 if __name__ == "__main__":
-    serve(Session())
+    serve(Actions(FFCV))

@@ -1,114 +1,147 @@
-"""Grain as a contestant, with transforms in plain NumPy; see worker.py for how it is asked.
+"""Grain, asked as all peers are; see worker.py for how.
 
-{"do": "open", "chain": "cifar", "image": "x.npy", "label": "y.npy", "batch_size": 512, "num_workers": 2}
-{"do": "summary"}                       what one epoch is like
-{"do": "run", "batches": 8}             -> {"images": ..., "seconds": ...}
+Grain shuffles and batches the numbers of rows, and a map reads what a batch of them names: a user's function is then
+called once per batch. Reading and augmenting row by row, as in its tutorials, passes each row through every stage in
+Python, and took two to four times as long (as long, where records are large); `grain.DataLoader`, which is built on
+the same stages, took longer still.
 
-Run by the Python of .venv-grain, as `python -m benchmarks.peers.grain_worker` in the repository.
+Without workers all is done in the thread that asks. With workers, batches are made in so many threads of
+`to_iter_dataset`, or, if they are of middling size, in so many processes of `mp_prefetch`: these take the GIL out of
+the way, but cost two copies of every batch, and more than a small batch takes to make.
 """
 
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import absl.flags
-import grain.python as grain
+import cv2
+import grain
 import numpy as np
 
-from benchmarks.images import MEAN, PAD, STD, epoch_summary
-from benchmarks.peers.worker import serve, timed
+from benchmarks.images import CROPPED
+from benchmarks.peers.augment import CHAINS
+from benchmarks.peers.worker import Actions, Session, serve
 from benchmarks.rows import Array
+from benchmarks.workloads import Batch, Workload
 
-# Batches in stock: one per worker, one in the queue between, one being handed over.
-READY = 4
-MEAN32, STD32 = np.array(MEAN, np.float32), np.array(STD, np.float32)
-
-Element = dict[str, Array]
+# Bytes of a batch from which, and up to which, processes were faster than threads.
+PROCESSES = range(1 << 18, 1 << 23)
 
 
-class Rows:
-    """The rows of two .npy files, mapped anew in every process."""
+class Reader:
+    """Reads a batch of rows; made anew in every process, for a mapped array is pickled with its bytes."""
 
-    def __init__(self, image: str, label: str) -> None:
-        self.files = image, label
-        self.image, self.label = (np.load(file, mmap_mode="r") for file in self.files)
-
-    def __len__(self) -> int:
-        return len(self.label)
-
-    def __getitem__(self, row: int) -> Element:
-        return {"image": self.image[row], "label": self.label[row]}
+    def __init__(self, work: Workload) -> None:
+        self.work = work
+        self.open()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A mapped array would be pickled with all its bytes.
-        return Rows, self.files
+        return type(self), (self.work,)
+
+    def open(self) -> None:
+        self.data = np.asarray(np.load(self.work.data, mmap_mode="r"))
+        self.label = np.asarray(np.load(self.work.label, mmap_mode="r"))
+
+    def __call__(self, rows: Array) -> Batch:
+        return self.data[rows], self.label[rows]
 
 
-class RandomCrop(grain.RandomMapTransform):
-    def random_map(self, element: Element, rng: np.random.Generator) -> Element:
-        image = element["image"]
-        height, width, _ = image.shape
-        padded = np.pad(image, ((PAD, PAD), (PAD, PAD), (0, 0)))
-        top, left = rng.integers(0, 2 * PAD + 1, size=2)
-        return {**element, "image": padded[top : top + height, left : left + width]}
+class Augmenter(Reader):
+    """One image after the other, with the generator that Grain seeds for this batch."""
+
+    def open(self) -> None:
+        super().open()
+        assert self.work.chain is not None
+        self.chain = CHAINS[self.work.chain]
+        cv2.setNumThreads(1)
+
+    # A subclass for `random_map`, which hands a generator over.
+    def __call__(self, rows: Array, random: np.random.Generator) -> Batch:  # type: ignore[override]
+        return np.stack([self.chain(self.data[row], random) for row in rows]), self.label[rows]
 
 
-class RandomFlip(grain.RandomMapTransform):
-    def random_map(self, element: Element, rng: np.random.Generator) -> Element:
-        if rng.random() < 0.5:
-            return {**element, "image": element["image"][:, ::-1]}
-        return element
+class Windows(Reader):
+    """Window k begins at token k."""
+
+    def open(self) -> None:
+        tokens = np.asarray(np.memmap(self.work.data, self.work.dtype, mode="r"))
+        self.windows = np.lib.stride_tricks.sliding_window_view(tokens, self.work.shape[0])
+
+    def __call__(self, rows: Array) -> Batch:
+        return self.windows[rows], self.windows[rows + 1]
 
 
-class Normalize(grain.MapTransform):
-    def map(self, element: Element) -> Element:
-        image = element["image"].astype(np.float32) / 255
-        return {**element, "image": (image - MEAN32) / STD32}
+class Records(Reader):
+    """The source is Grain's own, which reads the records of a batch in threads of its own."""
+
+    def open(self) -> None:
+        self.source = grain.sources.ArrayRecordDataSource(str(self.work.data))
+
+    def __call__(self, rows: Array) -> Batch:
+        records = self.source.__getitems__(rows.tolist())
+        dtype, shape = self.work.dtype, self.work.shape
+        return (np.stack([np.frombuffer(record, dtype).reshape(shape) for record in records]),)
 
 
-class Session:
-    """The loader of one benchmark run."""
+READERS = {"rows": Reader, "windows": Windows, "records": Records}
 
-    def open(
-        self, chain: str, image: str, label: str, batch_size: int, num_workers: int
-    ) -> dict[str, Any]:
-        """Start an endless loader, workers and all."""
-        if chain != "cifar":
-            raise ValueError(f"Grain takes part in the chain 'cifar' only, not in {chain!r}.")
+
+class Grain(Session):
+    def open(self) -> None:
         # Otherwise its worker processes fail outside absl programs (google/grain#1355).
         absl.flags.FLAGS.mark_as_parsed()
-        self.image = Path(image)
-        self.loader = partial(self._loader, Rows(image, label), batch_size, num_workers)
-        self.iterator = iter(self.loader(epochs=None))
-        next(self.iterator)
-        return {}
+        work = self.work
+        count = work.rows - work.shape[0] if work.kind == "windows" else work.rows
+        numbers = grain.MapDataset.range(count).seed(0).shuffle().batch(work.batch_size)
+        if work.chain is None:
+            self.batches = numbers.map(READERS[work.kind](work))
+        else:
+            self.batches = numbers.random_map(Augmenter(work))
+        self.processes = self.workers > 0 and _batch_bytes(work) in PROCESSES
+        # Of a worker process: one batch being made, one in its queue, and twice the same where these are merged.
+        self.ready = (4 if self.processes else 2) * self.workers
+        if self.on_device:
+            # What `device_put` below keeps by default, on the host and on the device, each with one on its way.
+            self.ready += 8
+        # Shuffled anew in every epoch, as the last batch of each is short.
+        self.iterator = iter(self._delivered(self.batches.repeat()))
 
-    def summary(self) -> dict[str, Any]:
-        """Summarise one epoch."""
-        batches = ((batch["image"], batch["label"]) for batch in self.loader(epochs=1))
-        return epoch_summary(batches, self.image)
+    def epoch(self) -> Iterator[Batch]:
+        iterator = iter(self._delivered(self.batches))
+        try:
+            yield from iterator
+        finally:
+            iterator.close()
 
-    def run(self, batches: int) -> dict[str, float]:
-        """Time `batches` batches."""
-        return timed(self._sizes(), batches, READY)
+    def stream(self) -> Iterator[Batch]:
+        return self.iterator  # type: ignore[no-any-return]
 
-    def _sizes(self) -> Iterator[int]:
-        while True:
-            yield len(next(self.iterator)["label"])
+    def close(self) -> None:
+        self.iterator.close()
 
-    def _loader(
-        self, rows: Rows, batch_size: int, num_workers: int, epochs: int | None
-    ) -> grain.DataLoader:
-        return grain.DataLoader(
-            data_source=rows,
-            sampler=grain.IndexSampler(
-                len(rows), grain.NoSharding(), shuffle=True, num_epochs=epochs, seed=0
-            ),
-            operations=[RandomCrop(), RandomFlip(), Normalize(), grain.Batch(batch_size)],
-            worker_count=num_workers,
-        )
+    def _delivered(self, batches: Any) -> Any:
+        threads = 0 if self.processes else self.workers
+        options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
+        delivered = batches.to_iter_dataset(options)
+        if self.processes:
+            delivered = delivered.mp_prefetch(
+                grain.multiprocessing.MultiprocessingOptions(num_workers=self.workers)
+            )
+        if self.on_device:
+            # Not above: worker processes import this module, and need no JAX.
+            import jax
+
+            delivered = grain.experimental.device_put(delivered, jax.devices()[0])
+        return delivered
+
+
+def _batch_bytes(work: Workload) -> int:
+    """Of what is delivered: chains make four bytes of one, and crop larger images."""
+    if work.chain is None:
+        return work.batch_size * work.row_bytes
+    size = min(work.shape[0], CROPPED)
+    return work.batch_size * size * size * 3 * 4
 
 
 if __name__ == "__main__":
-    serve(Session())
+    serve(Actions(Grain))

@@ -1,26 +1,34 @@
 """What all workers have in common: one JSON line on stdout per JSON line on stdin, until stdin ends.
 
-{"do": "open", "chain": "cifar", ...} calls `session.open(chain="cifar", ...)`, which gives the answer. A request that
-fails ends the process, with the reason on stderr.
+{"do": "run", "seconds": 0.5} calls `actions.run(seconds=0.5)`, which gives the answer. A request that fails ends the
+process, with the reason on stderr.
 """
 
 import json
 import os
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+import numpy as np
 
-def serve(session: object) -> None:
+from benchmarks.rows import Array
+from benchmarks.workloads import Batch, Workload, check_epoch
+
+WINDOWS = 200  # batches that are checked
+
+
+def serve(actions: object) -> None:
     """Answer requests until stdin ends."""
     # Whatever a library prints must not end up between two answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     for line in sys.stdin:
         request = json.loads(line)
-        action: Callable[..., dict[str, Any]] = getattr(session, request.pop("do"))
+        action: Callable[..., dict[str, Any]] = getattr(actions, request.pop("do"))
         answers.write(json.dumps(action(**request)) + "\n")
 
 
@@ -34,3 +42,134 @@ def timed(sizes: Iterator[int], batches: int, ready: int) -> dict[str, float]:
     started = time.perf_counter()
     images = sum(islice(sizes, batches))
     return {"images": images, "seconds": time.perf_counter() - started}
+
+
+class CannotError(Exception):
+    """The peer has no means to do a workload; the message says what it lacks."""
+
+
+class Session(ABC):
+    """A loader over one workload: what a peer's worker says how to make."""
+
+    # How many batches it may have in stock when it is asked for the next one.
+    ready = 0
+
+    def __init__(self, work: Workload, workers: int, on_device: bool) -> None:
+        """Open the loader; `on_device` asks for jax.Arrays, of those who deliver them themselves."""
+        self.work, self.workers, self.on_device = work, workers, on_device
+        self.open()
+
+    @classmethod  # noqa: B027 - most have none
+    def prepare(cls, work: Workload) -> None:
+        """Write the files of a workload in a format of its own; not timed."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Open the loader over `self.work`, or raise a CannotError."""
+
+    @abstractmethod
+    def epoch(self) -> Iterator[Batch]:
+        """One epoch, to be checked."""
+
+    @abstractmethod
+    def stream(self) -> Iterator[Batch]:
+        """Batches without end, as they are delivered; called once."""
+
+    def close(self) -> None:  # noqa: B027 - not all have some
+        """End threads and processes."""
+
+
+class Actions:
+    """What the harness asks of any session."""
+
+    def __init__(self, make: type[Session]) -> None:
+        self.make = make
+        self.session: Session | None = None
+
+    def prepare(self, work: dict[str, Any]) -> dict[str, Any]:
+        """Write files in a format of its own."""
+        self.make.prepare(Workload.of(work))
+        return {}
+
+    def open(self, work: dict[str, Any], workers: int, on_device: bool = False) -> dict[str, Any]:
+        """Open a loader, in place of the last one."""
+        self.close()
+        self.session = self.make(Workload.of(work), workers, on_device)
+        self.batches = self.session.stream()
+        return {}
+
+    def check(self) -> dict[str, Any]:
+        """See that an epoch is what the workload asks for, and summarise it."""
+        assert self.session is not None
+        work = self.session.work
+        # Windows begin anywhere: of an epoch, which has as many as tokens, some are enough.
+        batches = islice(self.session.epoch(), WINDOWS if work.kind == "windows" else None)
+        return check_epoch(work, batches)
+
+    def first(self) -> dict[str, Any]:
+        """Wait for one batch."""
+        return {"rows": _size(_arrived(next(self.batches)))}
+
+    def run(self, seconds: float) -> dict[str, float]:
+        """Count the rows of so many seconds, behind the batches in stock."""
+        assert self.session is not None
+        for _ in range(self.session.ready):
+            _arrived(next(self.batches))
+        rows = batches = 0
+        started = now = time.perf_counter()
+        while now - started < seconds:
+            rows += _size(_arrived(next(self.batches)))
+            batches += 1
+            now = time.perf_counter()
+        return {"rows": rows, "batches": batches, "seconds": now - started}
+
+    def opening(self, work: dict[str, Any], workers: int) -> dict[str, float]:
+        """Time a new loader up to its first batch."""
+        self.close()
+        started = time.perf_counter()
+        session = self.make(Workload.of(work), workers, False)
+        batches = session.stream()
+        _arrived(next(batches))
+        spent = time.perf_counter() - started
+        self.session, self.batches = session, batches
+        return {"seconds": spent}
+
+    def train(self, steps: int) -> dict[str, float]:
+        """Train a Flax model, and say how long it waited for data."""
+        from benchmarks.training import train
+
+        assert self.session is not None
+        return train(self.batches, steps, classes=10)
+
+    def close(self) -> dict[str, Any]:
+        """End the loader, if there is one."""
+        if self.session is not None:
+            self.session.close()
+            self.session = None
+        return {}
+
+
+def numpy_epochs(work: Workload, seed: int = 0) -> Iterator[Array]:
+    """The numbers of the rows of each batch, epoch by epoch without end; the last of an epoch is short."""
+    generator = np.random.default_rng(seed)
+    while True:
+        order = generator.permutation(work.rows)
+        for start in range(0, work.rows, work.batch_size):
+            yield order[start : start + work.batch_size]
+
+
+def batches_per_epoch(work: Workload) -> int:
+    """The last one is short."""
+    return -(-work.rows // work.batch_size)
+
+
+def _arrived(batch: Batch) -> Batch:
+    """JAX hands arrays over before they are there."""
+    for array in batch:
+        if hasattr(array, "block_until_ready"):
+            array.block_until_ready()
+    return batch
+
+
+def _size(batch: Batch) -> int:
+    return len(batch[0])

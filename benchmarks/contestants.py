@@ -1,0 +1,102 @@
+"""Who takes part in the side-by-side benchmarks, in which configurations, and how a contestant is asked."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.environments import INSTALLATIONS, interpreter
+from benchmarks.harness import Peer
+from benchmarks.workloads import Workload
+
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A library in one configuration; what that is stands in its worker, with the reasons."""
+
+    name: str
+    library: str  # configurations of one library share a column of the report
+    workers: int
+    peer: str | None = None  # the environment it needs, unless it runs in this one
+    worker: str = ""  # the module, of one that runs in this environment
+    # Whether it can only be told from another configuration where there is something to compute.
+    chains_only: bool = False
+
+    def start(self, variables: Mapping[str, str] | None = None) -> Peer:
+        """A process of its own; its environment is made if it is not there."""
+        if self.peer is None:
+            python, worker = Path(sys.executable), self.worker
+        else:
+            python = interpreter(self.peer)
+            worker = f"benchmarks.peers.{INSTALLATIONS[self.peer].worker}"
+        return Peer(python, worker, variables=variables)
+
+
+LOADERX = Contestant("loaderx", "loaderx", WORKERS, worker="benchmarks.peers.loaderx_worker")
+
+CONTESTANTS = (
+    LOADERX,
+    Contestant("np.memmap by hand", "by hand", 0, worker="benchmarks.peers.memmap_worker"),
+    Contestant(
+        "by hand, 2 threads",
+        "by hand",
+        WORKERS,
+        worker="benchmarks.peers.memmap_worker",
+        chains_only=True,
+    ),
+    Contestant("Grain, no workers", "Grain", 0, peer="grain"),
+    Contestant("Grain, 2 workers", "Grain", WORKERS, peer="grain"),
+    Contestant("torch, no workers", "torch", 0, peer="torch"),
+    Contestant("torch, 2 workers", "torch", WORKERS, peer="torch"),
+    Contestant("FFCV", "FFCV", WORKERS, peer="ffcv"),
+    Contestant("DALI, CPU", "DALI", WORKERS, peer="dali"),
+    Contestant("SPDL", "SPDL", WORKERS, peer="spdl"),
+    Contestant("Cyreal", "Cyreal", WORKERS, peer="cyreal"),
+    Contestant("jax-dataloader", "jax-dataloader", WORKERS, peer="jax-dataloader"),
+    Contestant("Loadax, no workers", "Loadax", 0, peer="loadax"),
+    Contestant("Loadax, 2 workers", "Loadax", WORKERS, peer="loadax"),
+    Contestant("loaderx 2.8.19 of PyPI", "loaderx 2.8", WORKERS, peer="upstream"),
+)
+LIBRARIES = tuple(dict.fromkeys(contestant.library for contestant in CONTESTANTS))
+
+
+class Entry:
+    """A contestant in its process, with a loader over a workload."""
+
+    def __init__(self, contestant: Contestant, peer: Peer) -> None:
+        self.contestant, self.peer = contestant, peer
+
+    def prepare(self, work: Workload) -> None:
+        """Let it write files of its own format."""
+        self.peer.ask("prepare", work=asdict(work))
+
+    def open(self, work: Workload, on_device: bool = False) -> None:
+        """Open a loader, in place of the last one."""
+        self.peer.ask(
+            "open", work=asdict(work), workers=self.contestant.workers, on_device=on_device
+        )
+
+    def check(self) -> dict[str, Any]:
+        """Refuse an epoch that is not the workload's; what is random in it, summarised."""
+        return self.peer.ask("check")
+
+    def rows_per_second(self, seconds: float) -> float:
+        answer = self.peer.ask("run", seconds=seconds)
+        return float(answer["rows"] / answer["seconds"])
+
+    def microseconds_per_batch(self, seconds: float) -> float:
+        answer = self.peer.ask("run", seconds=seconds)
+        return float(1e6 * answer["seconds"] / answer["batches"])
+
+    def seconds_to_open(self, work: Workload) -> float:
+        """A new loader, up to its first batch, which is closed again."""
+        answer = self.peer.ask("opening", work=asdict(work), workers=self.contestant.workers)
+        self.peer.ask("close")
+        return float(answer["seconds"])
+
+    def train(self, steps: int) -> dict[str, float]:
+        """Seconds of so many steps of training, and those spent waiting."""
+        return self.peer.ask("train", steps=steps)

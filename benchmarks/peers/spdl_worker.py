@@ -1,0 +1,115 @@
+"""SPDL: a pipeline of threads over mapped files and ArrayRecord; see worker.py for how it is asked.
+
+One stage makes whole batches in as many threads as there are workers, or in one: NumPy, OpenCV and ArrayRecord
+release the GIL, and every further stage or smaller task is a way through its event loop more.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import cv2
+import numpy as np
+from array_record.python.array_record_data_source import ArrayRecordDataSource
+from spdl.pipeline import PipelineBuilder
+
+from benchmarks.peers.augment import CHAINS
+from benchmarks.peers.worker import Actions, Session, batches_per_epoch, numpy_epochs, serve
+from benchmarks.rows import Array
+from benchmarks.workloads import Batch, Workload
+
+BUFFERED = 2  # batches in the sink
+
+
+def starts_of(work: Workload) -> Iterator[Array]:
+    """Where the windows of each batch begin, drawn as everybody does: an order of all is as large as the file."""
+    generator = np.random.default_rng(0)
+    while True:
+        yield generator.integers(0, work.rows - work.shape[0], work.batch_size)
+
+
+def rows_of(work: Workload) -> Callable[[Array], Batch]:
+    """Rows of mapped files, by indexing: `take` is no faster."""
+    data, label = (np.load(file, mmap_mode="r") for file in (work.data, work.label))
+    return lambda rows: (data[rows], label[rows])
+
+
+def chain_of(work: Workload) -> Callable[[Array], Batch]:
+    """Rows of mapped files through a chain."""
+    assert work.chain is not None
+    cv2.setNumThreads(1)
+    chain = CHAINS[work.chain]
+    data, label = (np.load(file, mmap_mode="r") for file in (work.data, work.label))
+
+    def fetch(rows: Array) -> Batch:
+        # A generator per batch: one is not safe in several threads.
+        random = np.random.default_rng()
+        return np.stack([chain(data[row], random) for row in rows]), label[rows]
+
+    return fetch
+
+
+def records_of(work: Workload) -> Callable[[Array], Batch]:
+    """Records of an ArrayRecord file, which reads those of a batch in threads of its own."""
+    source = ArrayRecordDataSource(str(work.data))
+
+    def fetch(rows: Array) -> Batch:
+        records = source.__getitems__(rows.tolist())
+        return (np.stack([np.frombuffer(one, work.dtype).reshape(work.shape) for one in records]),)
+
+    return fetch
+
+
+def windows_of(work: Workload) -> Callable[[Array], Batch]:
+    """Windows of a file of tokens, and the same one token further."""
+    tokens = np.memmap(work.data, work.dtype, mode="r")
+    length = work.shape[0]
+
+    def fetch(starts: Array) -> Batch:
+        inputs = np.stack([tokens[start : start + length] for start in starts.tolist()])
+        targets = np.stack([tokens[start + 1 : start + 1 + length] for start in starts.tolist()])
+        return inputs, targets
+
+    return fetch
+
+
+class Spdl(Session):
+    def open(self) -> None:
+        work = self.work
+        self.threads = max(self.workers, 1)
+        # In the sink, in the queues on both sides of the threads, and in their hands.
+        self.ready = BUFFERED + 2 * self.threads + 2
+        if work.kind == "rows":
+            self.fetch = rows_of(work) if work.chain is None else chain_of(work)
+        else:
+            self.fetch = records_of(work) if work.kind == "records" else windows_of(work)
+        self.pipeline = self._pipeline(self._numbers())
+        self.pipeline.start()
+
+    def epoch(self) -> Iterator[Batch]:
+        pipeline = self._pipeline(islice(self._numbers(), batches_per_epoch(self.work)))
+        with pipeline.auto_stop():
+            yield from pipeline.get_iterator()
+
+    def stream(self) -> Iterator[Batch]:
+        yield from self.pipeline.get_iterator()
+
+    def close(self) -> None:
+        self.pipeline.stop()
+
+    def _numbers(self) -> Iterator[Array]:
+        return starts_of(self.work) if self.work.kind == "windows" else numpy_epochs(self.work)
+
+    def _pipeline(self, numbers: Iterator[Array]) -> Any:
+        return (
+            PipelineBuilder()
+            .add_source(numbers)
+            .pipe(self.fetch, concurrency=self.threads)
+            .add_sink(BUFFERED)
+            # A failure ends it, in place of a batch that is missing.
+            .build(num_threads=self.threads, max_failures=0, use_thread_output_queue=True)
+        )
+
+
+if __name__ == "__main__":
+    serve(Actions(Spdl))

@@ -1,0 +1,223 @@
+"""Results as a table for people, in the README between two markers, and as a chart for each workload.
+
+`python -m benchmarks.report benchmarks/results/DATE.json` writes both anew.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contestants import CONTESTANTS, LIBRARIES, LOADERX
+from benchmarks.harness import ROOT
+from benchmarks.side_by_side import CACHED, COLD
+
+README = ROOT / "README.md"
+RESULTS = ROOT / "benchmarks" / "results"
+BEGIN, END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
+LIBRARY = {
+    **{contestant.name: contestant.library for contestant in CONTESTANTS},
+    COLD: LOADERX.library,
+    CACHED: LOADERX.library,
+}
+PEERS = tuple(library for library in LIBRARIES if library != LOADERX.library)
+OWN, OTHER = "#d9480f", "#adb5bd"
+# Ratios of the same pair differ by this much from run to run: what is closer is no loss.
+LEVEL = 0.95
+
+Results = Mapping[str, Any]
+
+
+def advantage(comparison: Results, contestant: str) -> float:
+    """How many times as good loaderx is."""
+    ratio = comparison["contestants"][contestant]["ratio"]
+    return float(ratio if comparison["lower is better"] else 1 / ratio)
+
+
+def best(comparison: Results, library: str) -> str | None:
+    """The configuration of a library that does best."""
+    names = [name for name in comparison["contestants"] if LIBRARY[name] == library]
+    return min(names, key=lambda name: advantage(comparison, name), default=None)
+
+
+def table(results: Results) -> str:
+    """Markdown: one row for each workload, a column for each library."""
+    lines = [
+        f"| | {LOADERX.name} | {' | '.join(PEERS)} |",
+        "|---|" + "---:|" * (1 + len(PEERS)),
+    ]
+    for comparison in _comparisons(results):
+        reference = comparison["reference"]
+        own = _figure(comparison["contestants"][reference]["median"])
+        cells = [_cell(comparison, library) for library in PEERS]
+        chart = f"[{comparison['title']}](benchmarks/results/{comparison['name']}.png)"
+        lines.append(f"| {chart} | {own} {comparison['unit']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(comparison: Results, library: str) -> str:
+    name = best(comparison, library)
+    if name is None:
+        return "–"
+    times = advantage(comparison, name)
+    return f"**{times:.2g}**" if times < LEVEL else f"{_short(times)}"
+
+
+def losses(results: Results) -> list[str]:
+    """Where somebody is better than loaderx, the worst first."""
+    found = []
+    for comparison in _comparisons(results):
+        for library in PEERS:
+            name = best(comparison, library)
+            if name is not None and advantage(comparison, name) < LEVEL:
+                times = advantage(comparison, name)
+                found.append(
+                    (times, f"{comparison['name']}: {name} is {1 / times:.2g} times as good")
+                )
+    return [words for _, words in sorted(found)]
+
+
+def absences(results: Results) -> dict[str, list[str]]:
+    """Why contestants did not run, and at which workloads."""
+    reasons: dict[str, list[str]] = {}
+    for measured in results["workloads"]:
+        for name, why in measured["absent"].items():
+            reasons.setdefault(f"{LIBRARY.get(name, name)}: {why.rstrip('.')}", [])
+            workloads = reasons[f"{LIBRARY.get(name, name)}: {why.rstrip('.')}"]
+            if measured["name"] not in workloads:
+                workloads.append(measured["name"])
+    return reasons
+
+
+def markdown(results: Results) -> str:
+    """What stands in the README between the markers."""
+    machine = results["machine"]
+    facts = f"{machine['cores']} cores, {machine['architecture']}, Python {machine['python']}"
+    compared = sum(len(comparison["contestants"]) - 1 for comparison in _comparisons(results))
+    introduction = (
+        f"Measured by `make bench` on {results['date']} ({facts}; JAX {machine['jax']}, Numba {machine['numba']}). "
+        "The first column is loaderx. The others say how many times as good it is as each library in its best "
+        "configuration: rows in the same time, or how much less it takes of what is counted. **Bold** is where "
+        "loaderx loses, a dash what a library cannot do."
+    )
+    lines = [
+        introduction,
+        "",
+        table(results),
+        "",
+        f"Where loaderx loses, of {compared} comparisons:",
+        "",
+        *(f"- {words}" for words in losses(results) or ["nowhere"]),
+        "",
+        "<details><summary>Who did not run, and why</summary>",
+        "",
+        *(f"- {why} ({', '.join(where)})" for why, where in sorted(absences(results).items())),
+        "",
+        "</details>",
+        "",
+        "How it grows with the number of rows and the size of a batch:",
+        "",
+        *(
+            f"![{growth['title']}](benchmarks/results/{growth['name']}.png)"
+            for growth in results["workloads"]
+            if "series" in growth
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def write_readme(results: Results, readme: Path = README) -> None:
+    """Put the table where the markers are."""
+    text = readme.read_text()
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise ValueError(f"{readme} must hold {BEGIN} and {END} once each.")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    readme.write_text(f"{before}{BEGIN}\n{markdown(results)}\n{END}{after}")
+
+
+def write_charts(results: Results, folder: Path) -> None:
+    """A picture for every workload."""
+    for measured in results["workloads"]:
+        draw = lines_chart if "series" in measured else bar_chart
+        draw(measured, folder / f"{measured['name']}.png")
+
+
+def bar_chart(comparison: Results, file: Path) -> None:
+    """A bar for every contestant, the best first; on a logarithmic scale, for they differ by orders of magnitude."""
+    from matplotlib.figure import Figure
+
+    contestants = comparison["contestants"]
+    names = sorted(contestants, key=lambda name: contestants[name]["median"])
+    if not comparison["lower is better"]:
+        names.reverse()
+    figures = [contestants[name]["median"] for name in names]
+    colours = [OWN if LIBRARY[name] == LOADERX.library else OTHER for name in names]
+    figure = Figure(figsize=(8, 1.3 + 0.36 * len(names)), layout="constrained")
+    axes = figure.subplots()
+    bars = axes.barh(names, figures, color=colours)
+    axes.bar_label(bars, labels=[f" {_figure(value)}" for value in figures], fontsize=9)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlim(min(figures) / 2.5, max(figures) * 3)
+    better = "fewer" if comparison["lower is better"] else "more"
+    axes.set_xlabel(f"{comparison['unit']}, {better} is better (logarithmic)")
+    axes.set_title(comparison["title"], fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(file, dpi=110)
+
+
+def lines_chart(growth: Results, file: Path) -> None:
+    """A line for every contestant, with both axes logarithmic."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    markers = "osD^vP*Xhd<>p8"
+    for number, (name, figures) in enumerate(growth["series"].items()):
+        own = LIBRARY[name] == LOADERX.library
+        axes.plot(
+            [int(size) for size in figures],
+            list(figures.values()),
+            marker=markers[number % len(markers)],
+            markersize=5,
+            color=OWN if own else None,
+            linewidth=3 if own else 1.2,
+            zorder=3 if own else 2,
+            label=name,
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(growth["size"])
+    axes.set_ylabel(growth["unit"])
+    axes.set_title(growth["title"], fontsize=11)
+    axes.grid(which="major", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside right upper", fontsize=9, frameon=False)
+    figure.savefig(file, dpi=110)
+
+
+def _comparisons(results: Results) -> Iterator[Results]:
+    return (measured for measured in results["workloads"] if "contestants" in measured)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def main() -> int:
+    """Write the README's table and the charts of a file of results."""
+    file = Path(sys.argv[1])
+    results = json.loads(file.read_text())
+    write_readme(results)
+    write_charts(results, file.parent)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
