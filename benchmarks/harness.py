@@ -1,5 +1,6 @@
 """Interleaved repeats of named contestants: medians, ratios against one of them, and a table."""
 
+import errno
 import json
 import os
 import select
@@ -251,7 +252,13 @@ def _processes(group: int) -> Iterator[Path]:
 
 def _own_bytes(process: Path) -> int:
     # Of memory that several processes share, each has its part, so that the parts add up.
-    lines = (process / "smaps_rollup").read_text().splitlines()
+    try:
+        lines = (process / "smaps_rollup").read_text().splitlines()
+    except OSError as error:
+        if error.errno != errno.ESRCH:
+            raise
+        # It ended, and nobody asked how: it holds nothing any more.
+        return 0
     kilobytes = {line.split(":")[0]: line.split()[1] for line in lines[1:]}
     return 1024 * (int(kilobytes["Pss_Anon"]) + int(kilobytes["Pss_Shmem"]))
 

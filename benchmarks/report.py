@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -49,10 +50,13 @@ def table(results: Results) -> str:
     ]
     for comparison in _comparisons(results):
         reference = comparison["reference"]
-        own = _figure(comparison["contestants"][reference]["median"])
+        contestants = comparison["contestants"]
+        own = f"{_figure(contestants[reference]['median'])} {comparison['unit']}"
+        if COLD in contestants:
+            own += f"; {_figure(contestants[COLD]['median'])} with nothing compiled yet"
         cells = [_cell(comparison, library) for library in PEERS]
         chart = f"[{comparison['title']}](benchmarks/results/{comparison['name']}.png)"
-        lines.append(f"| {chart} | {own} {comparison['unit']} | {' | '.join(cells)} |")
+        lines.append(f"| {chart} | {own} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -83,8 +87,9 @@ def absences(results: Results) -> dict[str, list[str]]:
     reasons: dict[str, list[str]] = {}
     for measured in results["workloads"]:
         for name, why in measured["absent"].items():
-            reasons.setdefault(f"{LIBRARY.get(name, name)}: {why.rstrip('.')}", [])
-            workloads = reasons[f"{LIBRARY.get(name, name)}: {why.rstrip('.')}"]
+            # Without the type of the exception that said so.
+            words = re.sub(r"^[\w.]+Error: ", "", why).rstrip(".")
+            workloads = reasons.setdefault(f"{LIBRARY.get(name, name)}: {words}", [])
             if measured["name"] not in workloads:
                 workloads.append(measured["name"])
     return reasons

@@ -29,7 +29,7 @@ TRANSFORMED_BYTES_PER_PART = 256 * 1024
 # [2 cores: 110 us per batch of 4 bytes with workers, 50 us without] What is only copied is known by its bytes: measured
 # while threads wait for each other it may seem to take any time.
 WAKING_SECONDS = 120e-6
-WAKING_BYTES = 256 * 1024
+WAKING_BYTES = 384 * 1024
 # Small batches are built several in a row, up to so many and for about so long: waking the consumer for each of them
 # takes as long as building it.
 IN_A_ROW = 4

@@ -1,0 +1,102 @@
+"""What people read of the benchmarks: the README's table and the charts, made of a file of results."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import report
+
+ROOT = Path(__file__).parents[2]
+
+
+def comparison(name, lower, medians):
+    reference = medians["loaderx"]
+    return {
+        "name": name,
+        "title": f"title of {name}",
+        "unit": "us/batch" if lower else "rows/s",
+        "lower is better": lower,
+        "reference": "loaderx",
+        "contestants": {
+            contestant: {"median": median, "ratio": median / reference, "samples": [median]}
+            for contestant, median in medians.items()
+        },
+        "absent": {"FFCV": "peers.CannotError: FFCV has no blur."},
+    }
+
+
+@pytest.fixture
+def results():
+    grain = {"Grain, no workers": 9.0, "Grain, 2 workers": 30.0}
+    fast = comparison("gather", False, {"loaderx": 900.0, **grain})
+    slow = comparison("per-batch", True, {"loaderx": 20.0, "np.memmap by hand": 4.0, "SPDL": 200.0})
+    growth = {
+        "name": "growth-rows",
+        "title": "opening",
+        "unit": "seconds",
+        "size": "rows",
+        "lower is better": True,
+        "series": {"loaderx": {"1000": 0.001, "10000": 0.001}, "Loadax, 2 workers": {"1000": 0.01}},
+        "absent": {"Loadax, 2 workers": "took 4 s"},
+    }
+    machine = {
+        "cores": 2,
+        "architecture": "x86_64",
+        "python": "3.11",
+        "jax": "0.9",
+        "numba": "0.63",
+    }
+    return {"date": "2026-01-01", "machine": machine, "workloads": [fast, slow, growth]}
+
+
+def test_the_table_has_the_best_configuration_of_each_library(results):
+    lines = report.table(results).splitlines()
+    columns = [cell.strip() for cell in lines[0].strip("|").split("|")]
+    assert columns[1] == "loaderx"
+    cells = dict(
+        zip(columns, (cell.strip() for cell in lines[2].strip("|").split("|")), strict=True)
+    )
+    assert cells["loaderx"] == "900 rows/s"
+    assert cells["Grain"] == "30"  # times as many rows as with 2 workers, its best
+    assert cells["FFCV"] == "–"
+    cells = dict(
+        zip(columns, (cell.strip() for cell in lines[3].strip("|").split("|")), strict=True)
+    )
+    assert cells["by hand"] == "**0.2**"
+    assert cells["SPDL"] == "10"
+
+
+def test_it_says_where_loaderx_loses_and_who_did_not_run(results):
+    assert report.losses(results) == ["per-batch: np.memmap by hand is 5 times as good"]
+    text = report.markdown(results)
+    assert "- per-batch: np.memmap by hand is 5 times as good" in text
+    assert "- FFCV: FFCV has no blur (gather, per-batch)" in text
+    assert "of 4 comparisons" in text
+
+
+def test_the_readme_is_changed_between_its_markers_only(results, tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{report.BEGIN}\nyesterday\n{report.END}\nafter\n")
+    report.write_readme(results, readme)
+    written = readme.read_text()
+    assert written.startswith(f"before\n{report.BEGIN}\n")
+    assert written.endswith(f"\n{report.END}\nafter\n")
+    assert "yesterday" not in written
+    assert "gather" in written
+    readme.write_text("no markers")
+    with pytest.raises(ValueError, match="must hold"):
+        report.write_readme(results, readme)
+
+
+def test_every_workload_gets_a_picture(results, tmp_path):
+    report.write_charts(results, tmp_path)
+    for name in ("gather", "per-batch", "growth-rows"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_of_our_readme_is_that_of_the_newest_results():
+    newest = max((ROOT / "benchmarks" / "results").glob("*.json"))
+    text = (ROOT / "README.md").read_text()
+    between = text.split(report.BEGIN)[1].split(report.END)[0].strip("\n")
+    assert between == report.markdown(json.loads(newest.read_text()))
