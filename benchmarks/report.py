@@ -79,7 +79,22 @@ def losses(results: Results) -> list[str]:
                 found.append(
                     (times, f"{comparison['name']}: {name} is {1 / times:.2g} times as good")
                 )
-    return [words for _, words in sorted(found)]
+    return [words for _, words in sorted(found)] + list(_smaller_growth(results))
+
+
+def _smaller_growth(results: Results) -> Iterator[str]:
+    """Sizes at which somebody is better than loaderx."""
+    for growth in results["workloads"]:
+        own = growth.get("series", {}).get(LOADERX.name, {})
+        for name, figures in growth.get("series", {}).items():
+            better = [
+                f"{int(size):,}"
+                for size, figure in figures.items()
+                if (own[size] / figure if growth["lower is better"] else figure / own[size])
+                > 1 / LEVEL
+            ]
+            if better:
+                yield f"{growth['name']}: {name} is better at {', '.join(better)} {growth['size']}"
 
 
 def absences(results: Results) -> dict[str, list[str]]:
@@ -166,7 +181,7 @@ def bar_chart(comparison: Results, file: Path) -> None:
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xlim(min(figures) / 2.5, max(figures) * 3)
-    better = "fewer" if comparison["lower is better"] else "more"
+    better = "less" if comparison["lower is better"] else "more"
     axes.set_xlabel(f"{comparison['unit']}, {better} is better (logarithmic)")
     axes.set_title(comparison["title"], fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
@@ -175,11 +190,14 @@ def bar_chart(comparison: Results, file: Path) -> None:
 
 def lines_chart(growth: Results, file: Path) -> None:
     """A line for every contestant, with both axes logarithmic."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     markers = "osD^vP*Xhd<>p8"
+    # Ten colours would come twice.
+    axes.set_prop_cycle(color=colormaps["tab20"].colors)
     for number, (name, figures) in enumerate(growth["series"].items()):
         own = LIBRARY[name] == LOADERX.library
         axes.plot(

@@ -37,7 +37,11 @@ def results():
         "unit": "seconds",
         "size": "rows",
         "lower is better": True,
-        "series": {"loaderx": {"1000": 0.001, "10000": 0.001}, "Loadax, 2 workers": {"1000": 0.01}},
+        "series": {
+            "loaderx": {"1000": 0.001, "10000": 0.001},
+            "Loadax, 2 workers": {"1000": 0.01},
+            "SPDL": {"1000": 0.0005, "10000": 0.1},
+        },
         "absent": {"Loadax, 2 workers": "took 4 s"},
     }
     machine = {
@@ -68,7 +72,10 @@ def test_the_table_has_the_best_configuration_of_each_library(results):
 
 
 def test_it_says_where_loaderx_loses_and_who_did_not_run(results):
-    assert report.losses(results) == ["per-batch: np.memmap by hand is 5 times as good"]
+    assert report.losses(results) == [
+        "per-batch: np.memmap by hand is 5 times as good",
+        "growth-rows: SPDL is better at 1,000 rows",
+    ]
     text = report.markdown(results)
     assert "- per-batch: np.memmap by hand is 5 times as good" in text
     assert "- FFCV: FFCV has no blur (gather, per-batch)" in text
