@@ -118,6 +118,7 @@ def growth_of_batch(
         written = write(work, Path(files))
 
         def measure(entry: Entry, grown: Workload) -> Callable[[], float]:
+            entry.restart()
             if grown.batch_size == sizes[0]:
                 entry.prepare(grown)
             entry.open(grown)
@@ -154,11 +155,11 @@ def _grow(
         for contestant in contestants:
             if not contestant.chains_only:
                 try:
-                    peer = stack.enter_context(contestant.start())
+                    entry = Entry(contestant, contestant.start())
                 except Exception as error:
                     absent[contestant.name] = reason(error)
                 else:
-                    entries[contestant.name] = Entry(contestant, peer)
+                    entries[contestant.name] = stack.enter_context(entry)
         for size, sized in sizes:
             status(f"{empty.name}: {size:,} {empty.size}, {len(entries)} contestants")
             with tempfile.TemporaryDirectory(prefix="loaderx-") as folder:

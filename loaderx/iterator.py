@@ -144,7 +144,7 @@ class LoaderIterator:
                     break
                 jobs.append(Job(self._recipe, self._crew, step, span))
                 self._pending.append(jobs[-1])
-            for job in jobs:
+            for job in jobs[:-1]:
                 job.last = jobs[-1]
             if jobs and not small:
                 self._crew.tasks.put(functools.partial(start_all, jobs))

@@ -93,8 +93,9 @@ class Job:
         self.seconds = 0.0
         # Of a core. Waiting for the GIL does not count, and so this says what the batch takes, not what else goes on.
         self.work_seconds = 0.0
-        # The last one that the same worker builds in a row: who waits for one of them is woken once for all.
-        self.last = self
+        # The last one that the same worker builds in a row: who waits for one of them is woken once for all. None for
+        # that one itself: a job that refers to itself would keep its error, and so the iterator, until a collection.
+        self.last: Job | None = None
         self._builder = builder
         self._crew = crew
         self._assembly: Any = None
@@ -115,7 +116,8 @@ class Job:
         if self._ready.acquire(blocking=False):
             self._ready.release()
             return
-        self.last._await()
+        if self.last is not None:
+            self.last._await()
         self._await()
 
     def _await(self) -> None:

@@ -1,5 +1,8 @@
 """Plain arrays go the short way into a batch, and the batch is the same as by the long one."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -137,3 +140,18 @@ def test_an_error_within_a_row_of_batches_comes_at_its_step(monkeypatch):
         failing.clear()
         assert next(iterator).shape == (512, 512)
         assert iterator.step == 31
+
+
+def test_jobs_form_no_cycle_that_only_a_collection_ends():
+    rows = np.zeros((5000, 512), np.uint16)
+    gc.collect()
+    gc.disable()
+    try:
+        with iter(lx.DataLoader(rows, batch_size=512, output="numpy", workers=2)) as iterator:
+            for _ in range(50):
+                next(iterator)
+            job = weakref.ref(iterator._pending[0])
+        del iterator
+        assert job() is None
+    finally:
+        gc.enable()
