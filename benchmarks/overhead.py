@@ -1,8 +1,5 @@
 """Fixed costs: per batch, per import, for the first batch, and for the number of rows."""
 
-import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import ROOT, Comparison, Contestant, interleave
+from benchmarks.harness import Comparison, Contestant, in_new_process, interleave
 from benchmarks.rows import Output, write_rows
 from loaderx import DataLoader, NPDataset
 
@@ -91,7 +88,7 @@ def per_batch(folder: Path, stack: ExitStack) -> Comparison:
 
 def imports() -> Comparison:
     """Seconds to import loaderx in a new process, next to what it stands on."""
-    jax_loaded = _in_new_process(IMPORT.format(module="loaderx"))["jax"]
+    jax_loaded = in_new_process(IMPORT.format(module="loaderx"))["jax"]
     contestants = {
         f"import {module}": partial(_seconds, IMPORT.format(module=module))
         for module in ("numpy", "numba", "loaderx")
@@ -177,14 +174,4 @@ def _microseconds(call: Callable[[], object]) -> Contestant:
 
 
 def _seconds(script: str) -> float:
-    return float(_in_new_process(script)["seconds"])
-
-
-def _in_new_process(script: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"a measured process failed:\n{done.stderr[-2000:]}")
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    return float(in_new_process(script)["seconds"])
