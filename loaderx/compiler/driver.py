@@ -99,6 +99,8 @@ class Driver:
         scratch = getattr(self._scratch, "memory", None)
         if scratch is None:
             scratch = self._scratch.memory = aligned(self._text.scratch)
+            # Loops over whole blocks pass the end of a sample: in plain Python NumPy would warn of what lies there.
+            scratch.fill(0)
         progress = np.zeros(2, np.int64)
         try:
             self._drive(

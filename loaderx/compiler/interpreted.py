@@ -110,7 +110,8 @@ def _called(step: Step, op: SampleTransform, spec: Spec) -> Call:
         out = x if op.in_place else np.empty(output.shape or (1,), output.dtype)
         given: list[Any] = [x] if op.in_place else [x, out]
         given += [draws(step.key, position, turns)] if op.takes_rng else []
-        spaces = [np.empty(space.shape, space.dtype) for space in op.workspaces(spec)]
+        # Zeros: loops over whole blocks pass the end of a sample, and NumPy would warn of what lies there.
+        spaces = [np.zeros(space.shape, space.dtype) for space in op.workspaces(spec)]
         op.function(*given, *parameters, *spaces)
         return out.reshape(output.shape)
 

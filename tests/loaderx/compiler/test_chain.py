@@ -272,6 +272,23 @@ def test_debug_mode_gives_the_same_bytes(chain, monkeypatch):
     np.testing.assert_array_equal(lx.pipeline(transforms)(samples), compiled, strict=True)
 
 
+@pytest.mark.parametrize("chain", ["Contrast", "Grayscale"])
+def test_debug_mode_does_not_read_what_lies_in_new_memory(chain, monkeypatch):
+    transforms, samples = DEBUGGED[chain]
+    compiled = lx.pipeline(transforms)(samples)
+    empty = np.empty
+
+    def signalling(shape, dtype=float):
+        made = empty(shape, dtype)
+        if made.dtype == np.float32:
+            made.view(np.uint32)[...] = 0x7FA00000  # a NaN that arithmetic warns of
+        return made
+
+    monkeypatch.setenv("LOADERX_DEBUG", "1")
+    monkeypatch.setattr(np, "empty", signalling)
+    np.testing.assert_array_equal(lx.pipeline(transforms)(samples), compiled, strict=True)
+
+
 def test_debug_mode_goes_together_with_windows_and_mixing(monkeypatch):
     def loader():
         return lx.DataLoader(
