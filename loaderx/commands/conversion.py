@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from loaderx.errors import LoaderxError
-from loaderx.sources.records.writer import RECORD_BYTES, Encoding, in_order, replacing
+from loaderx.sources.records.encoding import Encoding
+from loaderx.sources.records.incoming import RECORD_BYTES
+from loaderx.sources.records.replacing import replacing
+from loaderx.sources.records.writer import in_order
 
 from .journal import Journal
 from .outputs import NpyOutput, Output, RecordOutput, remove_partial

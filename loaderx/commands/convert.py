@@ -141,7 +141,7 @@ def compression(text: str) -> int | None:
 
 def run(options: argparse.Namespace) -> int:
     """Convert, and print what was written."""
-    from loaderx.sources.records.writer import Encoding
+    from loaderx.sources.records.encoding import Encoding
 
     from .conversion import SUFFIXES, Conversion, Format
     from .journal import only_one

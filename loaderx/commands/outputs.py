@@ -8,19 +8,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderx.kernels.framing import SIGNATURE
-from loaderx.sources.records.writer import (
-    Chunks,
-    Content,
-    Encoding,
-    Layout,
-    Records,
-    footer_of,
-    frame,
-    marker,
-    padding_from,
-    postscript_of,
-)
+from loaderx.sources.records.content import Content
+from loaderx.sources.records.encoding import Encoding
+from loaderx.sources.records.footer import closing
+from loaderx.sources.records.incoming import straightened
+from loaderx.sources.records.placing import Layout, Placed, frame, signature
 from loaderx.spec import Spec
 
 from .terminal import UsageError
@@ -153,13 +145,11 @@ class RecordOutput(Output):
         self._index: BinaryIO | None = None
 
     def encode(self, block: NDArray[Any]) -> Any:
-        values = np.ascontiguousarray(block, self._dtype).reshape(-1).view(np.uint8)
-        sizes = np.full(len(block), self.spec.nbytes, np.int64)
-        return self._encoding.encode(lambda: Records(values, sizes))
+        return self._encoding.encode(lambda: straightened(block, self._dtype))
 
     def append(self, encoded: Any) -> None:
-        chunks, begins = self._layout.place(encoded)
-        self.file.write(frame((chunks, begins)).data)
+        chunks, begins = placed = self._layout.place(encoded)
+        self._lay(placed)
         entries = np.stack([begins[:-1], chunks.decoded, chunks.records], axis=1)
         self.index.write(entries.astype(np.int64).tobytes())
 
@@ -187,10 +177,10 @@ class RecordOutput(Output):
         )
 
     def _begin(self) -> None:
-        self._lay(marker(SIGNATURE, 0))
+        self._lay(self._layout.place(signature()))
 
-    def _lay(self, chunks: Chunks) -> None:
-        self.file.write(frame(self._layout.place(chunks)).data)
+    def _lay(self, placed: Placed) -> None:
+        self.file.write(frame(placed).data)
 
     def state(self) -> dict[str, int]:
         return {"bytes": self._layout.position, "index": self.index.tell()}
@@ -206,12 +196,9 @@ class RecordOutput(Output):
         entries = np.frombuffer(self.index.read(), np.int64).reshape(-1, 3)
         begins, decoded, records = np.ascontiguousarray(entries.T)
         content = Content(self._dtype, self.spec.shape)
-        footer = footer_of([(begins, decoded, records)], self._encoding, content)
-        postscript = postscript_of(self._layout.position)
-        for chunks in (footer, postscript):
-            self._lay(chunks)
-            for padding in padding_from(self._layout.position):
-                self._lay(padding)
+        index = [(begins, decoded, records)]
+        for placed in closing(self._layout, index, self._encoding, content):
+            self._lay(placed)
         super().finish()
 
     def publish(self) -> None:

@@ -13,6 +13,7 @@ from loaderx.errors import DataError
 
 from .array import NPDataset
 from .download import download as download_file
+from .records.replacing import replacing
 from .source import RecordSource
 
 MIRROR = "https://www.cs.toronto.edu/~kriz/"
@@ -195,8 +196,6 @@ def _find(folder: Path, names: tuple[str, ...], download: bool) -> list[Path]:
 
 def _extract(archive: Path, folder: Path) -> None:
     """The six batches, and nothing else that an archive can contain."""
-    from .records.writer import replacing
-
     folder.mkdir(exist_ok=True)
     with tarfile.open(archive) as members:
         for name in (*TRAIN, *TEST):

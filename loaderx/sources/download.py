@@ -8,6 +8,8 @@ from tqdm import tqdm
 
 from loaderx.errors import DataError
 
+from .records.replacing import replacing
+
 BLOCK = 1 << 20
 # Without any byte from the server.
 PATIENCE_SECONDS = 60
@@ -15,9 +17,6 @@ PATIENCE_SECONDS = 60
 
 def download(url: str, path: Path, sha256: str) -> None:
     """The file at `url` as `path`, which exists only once all of it is there and has that SHA-256."""
-    # Compiled code comes with it, which only the few who download need to wait for.
-    from .records.writer import replacing
-
     path.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     try:

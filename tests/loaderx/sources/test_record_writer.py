@@ -5,6 +5,7 @@ import json
 import os
 import stat
 import sys
+import threading
 
 import ml_dtypes
 import numpy as np
@@ -377,10 +378,13 @@ def test_a_failing_generator_leaves_nothing(path, monkeypatch, error, after):
 
 
 def test_a_failure_in_a_thread_arrives_and_leaves_nothing(path, monkeypatch):
-    def failing(*arguments):
-        raise BrokenError
+    def failing(placed):
+        if threading.current_thread() is not threading.main_thread():
+            raise BrokenError
+        return frame(placed)
 
-    monkeypatch.setattr(writer, "lay_chunks", failing)
+    frame = writer.frame
+    monkeypatch.setattr(writer, "frame", failing)
     with pytest.raises(BrokenError):
         write_array_record(path, ARRAY)
     assert_nothing_left(path)

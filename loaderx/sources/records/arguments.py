@@ -1,0 +1,106 @@
+"""The arguments of write_array_record: checked, and as what they stand for."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from loaderx.cores import cores
+from loaderx.errors import ArgumentError
+from loaderx.sources.npy import MappedFile
+
+from .content import Content, check_storable
+from .encoding import Encoding
+from .incoming import Rows, Stream
+
+LEVELS = -131072, 22
+# Of records in a group, and of threads.
+MOST = 2**31 - 1
+
+
+def encoding_of(compression: str | None, level: int, group_size: int) -> Encoding:
+    """How records are to be compressed."""
+    if compression not in ("zstd", "uncompressed", None):
+        raise ArgumentError(
+            f'`compression` (={compression!r}) must be "zstd", "uncompressed" or None.'
+        )
+    level = _integer("level", level, *LEVELS)
+    group_size = _integer("group_size", group_size, 1, MOST)
+    return Encoding(level if compression == "zstd" else None, group_size)
+
+
+def threads_of(workers: int | None) -> int:
+    """How many threads are to compress."""
+    return cores() if workers is None else _integer("workers", workers, 1, MOST)
+
+
+def given_content(dtype: DTypeLike | None, shape: tuple[int | None, ...] | None) -> Content | None:
+    """What records of `bytes` are said to hold."""
+    if dtype is None and shape is None:
+        return None
+    if dtype is None or shape is None:
+        raise ArgumentError(
+            f"`dtype` (={dtype!r}) and `shape` (={shape!r}) belong together: give both or none."
+        )
+    element = np.dtype(dtype)
+    check_storable(element, "`dtype`")
+    lengths = tuple(shape)
+    for axis, length in enumerate(lengths):
+        if length is None and axis > 0:
+            raise ArgumentError(f"`shape` (={shape!r}) may have None in the first place only.")
+        if length is not None:
+            _integer("shape", length, 0, 2**63 - 1)
+    return Content(element, lengths)
+
+
+def records_of(data: Any, given: Content | None, group: int) -> Rows | Stream:
+    """What is to be written."""
+
+    def nothing() -> None:
+        """An array in memory does not shrink."""
+
+    check = nothing
+    if isinstance(data, str | os.PathLike):
+        file = MappedFile(data)
+        data, check = file.array, file.check
+    if isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError("`data` is one record of bytes: pass an iterable of such, such as a list.")
+    if hasattr(data, "__array__"):
+        array = np.asarray(data)
+        if array.ndim == 0:
+            raise ArgumentError("`data` has no axes: its rows are the entries of the first one.")
+        check_storable(array.dtype, "`data`")
+        if given is not None:
+            raise ArgumentError(
+                f"`dtype` (={given.dtype}) and `shape` are for records of bytes: `data` is an array "
+                f"of dtype {array.dtype} already."
+            )
+        if len(array) == 0:
+            raise ArgumentError(f"`data` has no rows: its shape is {array.shape}.")
+        return Rows(array, group, check)
+    if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
+        raise TypeError(
+            f"`data` is a {type(data).__name__}: pass an array, the path of a .npy file or an iterable."
+        )
+    return Stream(data, group, given)
+
+
+def target_of(path: str | os.PathLike[str]) -> Path:
+    """The file to write, behind symbolic links as for `open`."""
+    target = Path(path).resolve()
+    if target.exists() and not target.is_file():
+        what = "a folder" if target.is_dir() else "no regular file"
+        raise ArgumentError(f"`path` (={str(path)!r}) is {what}: give the name of a file.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"`path` (={str(path)!r}): there is no folder {target.parent}.")
+    return target
+
+
+def _integer(name: str, value: Any, lowest: int, highest: int) -> int:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise TypeError(f"`{name}` (={value!r}) must be an integer.")
+    if not lowest <= value <= highest:
+        raise ArgumentError(f"`{name}` (={value}) must be from {lowest} to {highest}.")
+    return int(value)

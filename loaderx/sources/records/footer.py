@@ -1,0 +1,51 @@
+"""What stands behind the last record: the footer, and the postscript by which readers find it."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from loaderx.kernels.framing import ENTRY_BYTES, write_entries
+
+from .content import Content
+from .encoding import Chunks, Encoding
+from .format import CONTENT_FIELD, MAGIC
+from .incoming import Numbers, Records, joined
+from .placing import Layout, Placed, padding_from
+from .varints import field, varint
+
+# Of chunks: where each begins, how many bytes its records have, and how many it has.
+Entries = tuple[Numbers, Numbers, Numbers]
+
+
+def closing(
+    layout: Layout, index: list[Entries], encoding: Encoding, content: Content
+) -> Iterator[Placed]:
+    """All that is still to be written when every record is."""
+    footer = _footer(index, encoding, content)
+    postscript = _postscript(layout.position)
+    for chunks in (footer, postscript):
+        yield layout.place(chunks)
+        yield from map(layout.place, padding_from(layout.position))
+
+
+def _footer(index: list[Entries], encoding: Encoding, content: Content) -> Chunks:
+    """The chunk that says what is in the file and where each chunk begins."""
+    begins, decoded, records = (np.concatenate(parts) for parts in zip(*index, strict=True))
+    counts = b"\x10" + varint(len(begins)) + b"\x18" + varint(int(records.sum()))
+    version = b"\x08\x01"
+    metadata = field(1, version + counts + field(4, encoding.options.encode()))
+    if described := content.as_json():
+        metadata += field(CONTENT_FIELD, described)
+    entries = np.empty(len(metadata) + len(begins) * ENTRY_BYTES, np.uint8)
+    ends = np.empty(len(begins), np.int64)
+    entries[: len(metadata)] = np.frombuffer(metadata, np.uint8)
+    write_entries(begins, decoded, records, ends, entries[len(metadata) :])
+    sizes = np.concatenate([[len(metadata)], np.diff(ends, prepend=0)])
+    values = entries[: len(metadata) + int(ends[-1])]
+    return Encoding(encoding.level, len(sizes)).encode(lambda: Records(values, sizes))
+
+
+def _postscript(footer_offset: int) -> Chunks:
+    """The chunk in the last block, by which readers find the footer; the format wants it three times."""
+    message = b"\x08" + varint(footer_offset) + b"\x10" + varint(MAGIC)
+    return Encoding(None, 3).encode(lambda: joined([message] * 3))
