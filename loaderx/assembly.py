@@ -75,10 +75,12 @@ class Plan:
     """Which places of a batch are filled here, phase by phase."""
 
     blocks: list[Ranges]
-    # The places of the batch of which rows are read.
-    read: Ranges
+    # The places of the batch of which rows are read; None is all.
+    places: NDArray[np.int64] | None
     # phase -> parts
     parts: list[list[Part]]
+    # Bytes of the host arrays.
+    nbytes: int
 
 
 class Assembly:
@@ -90,14 +92,11 @@ class Assembly:
         self._pipeline = pipeline
         self._plan = pipeline.plan(span)
         self.phases = pipeline.phases
-        read = self._plan.read
-        self._whole = read == ((0, span.size),)
-        self._places = None if self._whole else ranges.places(read)
         straight = pipeline.straight
         self._straight = straight if straight is not None and straight.reaches(span) else None
         self._rows: NDArray[np.int64] | None = None
         if self._straight is None:
-            positions = pipeline.order.positions(span, self._places)
+            positions = pipeline.order.positions(span, self._plan.places)
             self._rows = pipeline.order.rows_at(positions)
             self._positions = positions if pipeline.transformed else self._rows
         # field -> its blocks
@@ -151,9 +150,9 @@ class Assembly:
 
     def _numbers(self, start: int, stop: int) -> slice:
         """Where places of the batch stand among those that are read."""
-        if self._places is not None:
+        if self._plan.places is not None:
             stop -= start
-            start = int(np.searchsorted(self._places, start))
+            start = int(np.searchsorted(self._plan.places, start))
             stop += start
         return slice(start, stop)
 
@@ -228,7 +227,7 @@ class Assembly:
     @property
     def nbytes(self) -> int:
         """Bytes of the host arrays."""
-        return sum(block.nbytes for blocks in self.arrays for block in blocks)
+        return self._plan.nbytes
 
 
 class Pipeline:
@@ -362,7 +361,12 @@ class Pipeline:
                     part += ((number, stretch) for stretch in own_stretches)
             phases.append(parts)
         read = ranges.union(r for places in needed for r in places[0])
-        return Plan(blocks, read, phases)
+        nbytes = sum(
+            ranges.count(own) * field.spec.nbytes
+            for field, own in zip(self.fields, blocks, strict=True)
+        )
+        chosen = None if read == ((0, size),) else ranges.places(read)
+        return Plan(blocks, chosen, phases, nbytes)
 
     def _parts(self, size: int) -> int:
         """Into how many parts `size` samples are divided."""

@@ -82,6 +82,8 @@ class LoaderIterator:
         if self._unsettled:
             self._cancel()
             self._pending = deque()
+        if not self._pending and self._small():
+            return self._build_here(began)
         self._unsettled = True
         self._schedule()
         if not self._pending:
@@ -105,13 +107,9 @@ class LoaderIterator:
             finally:
                 del error  # this frame must not keep it: see `Job.cancel`
         self._pending.popleft()
-        # About the least that a batch took lately: one that was slow by chance does not count.
-        self._pace = min(job.work_seconds, self._pace * 1.1)
+        self._took(job.work_seconds)
         self._schedule(job)
-        self._batches += 1
-        self._bytes += job.nbytes
-        self._building += job.seconds
-        self._waiting += time.perf_counter() - began
+        self._count(job.nbytes, job.seconds, time.perf_counter() - began)
         batch = job.batch
         consumed = (job.span.following, job.step + 1)
         # From here on nothing is called, and so nothing can interrupt.
@@ -120,19 +118,47 @@ class LoaderIterator:
         self._unsettled = False
         return batch
 
+    def _build_here(self, began: float) -> Any:
+        """The next batch, built by the consumer itself; no other is under way."""
+        position, step = self._consumed
+        span = self._recipe.order.span(position)
+        if span is None:
+            raise StopIteration
+        working = time.thread_time()
+        batch = self._recipe.build(step, span)
+        self._took(time.thread_time() - working)
+        seconds = time.perf_counter() - began
+        self._count(self._recipe.pipeline.plan(span).nbytes, seconds, seconds)
+        # From here on nothing is called, and so nothing can interrupt.
+        self._consumed = (span.following, step + 1)
+        return batch
+
+    def _took(self, seconds: float) -> None:
+        # About the least that a batch took lately: one that was slow by chance does not count.
+        self._pace = min(seconds, self._pace * 1.1)
+
+    def _count(self, nbytes: int, building: float, waiting: float) -> None:
+        self._batches += 1
+        self._bytes += nbytes
+        self._building += building
+        self._waiting += waiting
+
+    def _small(self) -> bool:
+        """Whether waking a thread and taking turns with it costs more than a batch does."""
+        return self._recipe.compiled and self._recipe.pipeline.small(self._pace)
+
     def _check_open(self) -> None:
         if self._crew.closed:
             raise ClosedError("this iterator was closed; `iter(loader)` makes a new one.")
 
     def _schedule(self, last: Job | None = None) -> None:
         """Have as many batches under way as are to be kept ready, behind `last` if there are none."""
+        if self._small():
+            return
         pipeline = self._recipe.pipeline
-        compiled = self._recipe.compiled
-        # Waking a thread and taking turns with it costs more than a small batch, which is built when it is asked for.
-        small = compiled and pipeline.small(self._pace)
         # Of middling ones a worker builds several in a row, so that nobody is woken for each.
-        row = pipeline.in_a_row(self._pace) if compiled and not small else 1
-        while len(self._pending) <= (0 if small else (pipeline.ahead - 1) * row):
+        row = pipeline.in_a_row(self._pace) if self._recipe.compiled else 1
+        while len(self._pending) <= (pipeline.ahead - 1) * row:
             jobs: list[Job] = []
             for _ in range(row):
                 last = self._pending[-1] if self._pending else last
@@ -146,7 +172,7 @@ class LoaderIterator:
                 self._pending.append(jobs[-1])
             for job in jobs[:-1]:
                 job.last = jobs[-1]
-            if jobs and not small:
+            if jobs:
                 self._crew.tasks.put(functools.partial(start_all, jobs))
             if len(jobs) < row:
                 return

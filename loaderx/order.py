@@ -6,7 +6,7 @@ p // rows. Everything follows from the position of a batch's first sample, so th
 
 import functools
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,7 @@ Remainder: TypeAlias = Literal["straddle", "keep", "drop", "pad"]
 REMAINDERS = ("straddle", "keep", "drop", "pad")
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """One batch: `valid` samples from `position`, filled up to `size`; the next batch begins at `following`."""
 
     position: int
