@@ -1,7 +1,7 @@
 """Damage to an ArrayRecord file has an error as its worst result: ten thousand mutations of small files are read.
 
-What is done to the files, and what they may then give, stands in fuzz_records.py. All of it happens in processes of
-their own, with limited memory, which must survive.
+What is done to the files stands in fuzz_damage.py and fuzz_forgery.py, what they may then give in fuzz_outcomes.py. All
+of it happens in processes of their own, with limited memory, which must survive.
 """
 
 import json
@@ -19,9 +19,17 @@ pytest.importorskip("array_record.python.array_record_module")
 if sys.platform != "linux" or config.DISABLE_JIT:
     pytest.skip("needs /proc, and compiled code for the time it takes", allow_module_level=True)
 
-from tests.loaderx.sources import fuzz_records as fuzz
+from loaderx import ARDataset
+from loaderx.kernels.blocks import BLOCK
+from tests.loaderx.sources import fuzz_records, guarded_numpy
+from tests.loaderx.sources.fuzz_damage import PLAIN_DAMAGE, unnoticed
+from tests.loaderx.sources.fuzz_forgery import WITH_HASHES, lay
+from tests.loaderx.sources.fuzz_mutations import Mutation, mutation
+from tests.loaderx.sources.fuzz_originals import chunk_at, write_original
+from tests.loaderx.sources.fuzz_outcomes import WrongError, outcome
 
 REPOSITORY = Path(__file__).parents[3]
+PROGRAM = fuzz_records.__name__
 MUTATIONS = 10_000
 PROCESSES = 2
 SEED = 0
@@ -29,7 +37,7 @@ SEED = 0
 
 def start(folder, first, count):
     return subprocess.Popen(
-        [sys.executable, "-m", fuzz.__name__, str(folder), str(first), str(count), str(SEED)],
+        [sys.executable, "-m", PROGRAM, str(folder), str(first), str(count), str(SEED)],
         cwd=REPOSITORY,
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.PIPE,
@@ -71,14 +79,14 @@ def test_no_mutation_ends_or_upsets_the_process(reports):
         if code == 1 and out:
             failures = json.loads(out)["failures"]
             pytest.fail(
-                f"{len(failures)} of the mutations by `python -m {fuzz.__name__} FOLDER NUMBER 1 {SEED}`:\n"
+                f"{len(failures)} of the mutations by `python -m {PROGRAM} FOLDER NUMBER 1 {SEED}`:\n"
                 + "\n".join(failures)
             )
         number = (own / "current").read_text().strip()
         assert code == 0, f"exit code {code} in mutation {number} of seed {SEED}: {errors[-2000:]}"
 
 
-@pytest.mark.parametrize("kind", [*fuzz.PLAIN_DAMAGE, *fuzz.WITH_HASHES, "loaded"])
+@pytest.mark.parametrize("kind", [*PLAIN_DAMAGE, *WITH_HASHES, "loaded"])
 def test_there_are_mutations_of_every_class_that_do_harm_and_that_do_none(reports, kind):
     counts = Counter()
     for _, _, out, _ in reports:
@@ -93,14 +101,14 @@ def test_there_are_mutations_of_every_class_that_do_harm_and_that_do_none(report
 @pytest.fixture(scope="module")
 def padded(folder):
     """A file in which each chunk begins with a block, all of one size."""
-    return fuzz.write_original(folder / "padded", "uncompressed", 1, True, True)
+    return write_original(folder / "padded", "uncompressed", 1, True, True)
 
 
 def test_a_mutation_is_the_same_whenever_it_is_made(padded):
     for number in range(50):
-        first, second = (fuzz.mutation(number, SEED, [padded]) for _ in range(2))
+        first, second = (mutation(number, SEED, [padded]) for _ in range(2))
         assert first == second
-    assert fuzz.mutation(1, SEED, [padded]) != fuzz.mutation(1, SEED + 1, [padded])
+    assert mutation(1, SEED, [padded]) != mutation(1, SEED + 1, [padded])
 
 
 def test_blocks_that_look_alike_are_the_one_damage_that_goes_unnoticed_and_wrong_bytes_are_reported(
@@ -108,29 +116,29 @@ def test_blocks_that_look_alike_are_the_one_damage_that_goes_unnoticed_and_wrong
 ):
     order = list(range(padded.blocks))
     order[1], order[2] = 2, 1
-    assert fuzz.unnoticed(padded, order)
-    swapped = b"".join(padded.data[fuzz.BLOCK * n : fuzz.BLOCK * (n + 1)] for n in order)
+    assert unnoticed(padded, order)
+    swapped = b"".join(padded.data[BLOCK * n : BLOCK * (n + 1)] for n in order)
     path = folder / "swapped"
     path.write_bytes(swapped)
-    damaged = fuzz.Mutation("blocks", padded, swapped, "bytes", "always", True, False, False)
-    with pytest.raises(fuzz.WrongError, match=r"the records \[1, 2\] have wrong bytes"):
-        fuzz.outcome(damaged, path)
+    damaged = Mutation("blocks", padded, swapped, "bytes", "always", True, False, False)
+    with pytest.raises(WrongError, match=r"the records \[1, 2\] have wrong bytes"):
+        outcome(damaged, path)
 
 
 def test_forged_numbers_have_right_hashes(padded, folder):
     path = folder / "rehashed"
     content = bytearray(padded.data)
-    kind, data = fuzz.chunk_at(content, padded.chunks[1].begin)
+    kind, data = chunk_at(content, padded.chunks[1].begin)
     changed = data[:-1] + bytes([data[-1] ^ 1])
-    fuzz.lay(content, padded.chunks[1].begin, kind, changed)
+    lay(content, padded.chunks[1].begin, kind, changed)
     path.write_bytes(content)
-    assert fuzz.ARDataset(path)[1][-1] == padded.records[1][-1] ^ 1
+    assert ARDataset(path)[1][-1] == padded.records[1][-1] ^ 1
 
 
 def test_memory_behind_an_array_ends_the_process_that_touches_it():
     program = (
-        f"import ctypes, {fuzz.__name__} as fuzz; fuzz.GUARDED.on = True; "
-        "array = fuzz.GUARDED.empty(100, 'u1'); print(ctypes.string_at(array.ctypes.data, SIZE))"
+        f"import ctypes; from {guarded_numpy.__name__} import GUARDED; GUARDED.on = True; "
+        "array = GUARDED.empty(100, 'u1'); print(ctypes.string_at(array.ctypes.data, SIZE))"
     )
     codes = [
         subprocess.run(

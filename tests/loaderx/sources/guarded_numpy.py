@@ -1,0 +1,30 @@
+"""NumPy whose new memory ends the process that reads or writes beyond it."""
+
+import math
+
+import numpy as np
+
+from tests.kernels.walls import walled
+
+# From here on memory is not guarded: it is a forged size that asks for it.
+LARGE = 64 << 20
+
+
+class GuardedNumpy:
+    """NumPy, but with walls around new memory, if `on`."""
+
+    def __init__(self):
+        self.on = False
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    def empty(self, shape, dtype=np.float64):
+        sizes = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+        nbytes = math.prod(sizes) * np.dtype(dtype).itemsize
+        if not self.on or not 0 <= nbytes < LARGE:
+            return np.empty(shape, dtype)
+        return np.ndarray(sizes, dtype, walled(nbytes))
+
+
+GUARDED = GuardedNumpy()
