@@ -124,11 +124,14 @@ class LoaderIterator:
         span = self._recipe.order.span(position)
         if span is None:
             raise StopIteration
-        working = time.thread_time()
+        pipeline = self._recipe.pipeline
+        # [2 cores: 2 of 25 us] Not where the bytes say it all.
+        working = time.thread_time() if pipeline.straight is None else None
         batch = self._recipe.build(step, span)
-        self._took(time.thread_time() - working)
+        if working is not None:
+            self._took(time.thread_time() - working)
         seconds = time.perf_counter() - began
-        self._count(self._recipe.pipeline.plan(span).nbytes, seconds, seconds)
+        self._count(pipeline.plan(span).nbytes, seconds, seconds)
         # From here on nothing is called, and so nothing can interrupt.
         self._consumed = (span.following, step + 1)
         return batch
