@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from loaderx.errors import ArgumentError
+from loaderx.written import Written
 
 from .words import Pair, draw, fold, high_word
 
@@ -57,7 +58,7 @@ class Samples:
         return keys
 
 
-class DeviceTransform(ABC):
+class DeviceTransform(Written, ABC):
     """An op on some fields that is told which samples it has."""
 
     fields: tuple[str, ...]

@@ -1,14 +1,17 @@
 """What a user passes -> a source."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from loaderx.errors import ArgumentError
+
 from .array import NPDataset
 from .object import ObjectSource
-from .source import Source
+from .source import RecordSource, Source
 
 
 class RangeRows:
@@ -28,6 +31,10 @@ def as_source(data: Any) -> Source:
     """A source as it is, an array, a range, a list, or any object with `__len__` and `__getitem__`."""
     if isinstance(data, Source):
         return data.inner
+    if isinstance(data, Mapping):
+        raise ArgumentError(
+            f"a dict (of {list(data)}) stands where one source is expected; pass its fields one by one."
+        )
     if isinstance(data, str | os.PathLike):
         raise TypeError(
             f"{data!r} is a path; open it with `NPDataset({str(data)!r})` or `ARDataset({str(data)!r})`."
@@ -45,3 +52,10 @@ def as_source(data: Any) -> Source:
         f"a source must be an NPDataset, an array, a list, a range, or an object with `__len__` and "
         f"`__getitem__`, not {type(data).__name__}."
     )
+
+
+def as_rows(data: Any) -> Source:
+    """A source as above, or one of a dict of fields."""
+    if isinstance(data, Mapping):
+        return RecordSource({str(name): as_source(value) for name, value in data.items()})
+    return as_source(data)

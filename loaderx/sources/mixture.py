@@ -10,8 +10,8 @@ import numpy as np
 from loaderx.errors import ArgumentError
 from loaderx.picking import LARGEST_DENOMINATOR
 
-from .adapter import as_source
-from .source import Array, RecordSource, Rows, RowSpec, Source
+from .adapter import as_rows
+from .source import Array, Rows, RowSpec, Source
 from .views import concatenate
 
 
@@ -74,6 +74,4 @@ def _as_source(data: Any) -> Source:
     inside = data.values() if isinstance(data, Mapping) else [data]
     if any(isinstance(value, Mixture) for value in inside):
         raise ArgumentError("a Mixture cannot be part of a Mixture; mix its parts one by one.")
-    if isinstance(data, Mapping):
-        return RecordSource({str(name): as_source(value) for name, value in data.items()})
-    return as_source(data)
+    return as_rows(data)

@@ -12,7 +12,7 @@ from loaderx.kernels.random import SPLIT
 from loaderx.shuffle import Permutation, derive
 from loaderx.spec import Spec
 
-from .adapter import as_source
+from .adapter import as_rows
 from .array import NPDataset
 from .layout import Layout
 from .located import Located
@@ -269,8 +269,8 @@ def split(source: Source, fraction: Any, seed: Any) -> tuple[Source, Source]:
 
 
 def concatenate(sources: Iterable[Any]) -> Source:
-    """The rows of several sources, one after the other, as one source."""
-    return _concatenated([as_source(source) for source in sources])
+    """The rows of several sources or dicts of sources, one after the other, as one source."""
+    return _concatenated([as_rows(source) for source in sources])
 
 
 def _concatenated(sources: Sequence[Source]) -> Source:

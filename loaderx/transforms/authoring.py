@@ -61,6 +61,9 @@ class Author:
             return_annotation=inspect.Signature.empty,
         )
 
+    def __repr__(self) -> str:
+        return f"{self.py.__name__}{inspect.signature(self.py)}"
+
     def __call__(self, *values: Any, **parameters: Any) -> "AuthoredTransform":
         if values:
             raise ArgumentError(

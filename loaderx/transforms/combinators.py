@@ -54,9 +54,6 @@ class Sequence(Transform):
         changed.ops = tuple(ops)
         return changed
 
-    def __repr__(self) -> str:
-        return f"{self.name}({', '.join(map(repr, self.ops))})"
-
 
 class Branching(Transform):
     """A choice between chains of ops, drawn anew for every sample, once or in several rounds."""
@@ -93,10 +90,6 @@ class Branching(Transform):
         changed.branches = tuple(change(branch) for branch in self.branches)  # type: ignore[misc]
         return changed
 
-    def __repr__(self) -> str:
-        shown = (branch.ops[0] if len(branch.ops) == 1 else branch for branch in self.branches)
-        return f"{self.name}({', '.join(map(repr, shown))})"
-
 
 class OneOf(Branching):
     """One of these ops or lists of ops, each as likely as the others, or by `weights`."""
@@ -114,11 +107,6 @@ class Maybe(Branching):
         share = between("probability", probability, 0, 1)
         super().__init__((Sequence(*as_ops(self.name, ops)), Sequence()))
         self.shares = np.array([share, 1.0])
-        self._probability = share
-
-    def __repr__(self) -> str:
-        ops = ", ".join(map(repr, self.branches[0].ops))
-        return f"{self.name}({self._probability:g}, {ops})"
 
 
 class Rounds(Branching):

@@ -10,12 +10,13 @@ import numpy as np
 from loaderx.errors import ArgumentError
 from loaderx.kernels.windows import EDGE
 from loaderx.spec import Spec
+from loaderx.written import Written
 
 # What compiled code takes at run time: another value needs no other code.
 Parameter: TypeAlias = int | float | bool | np.float32 | np.ndarray[Any, Any]
 
 
-class Transform(ABC):
+class Transform(Written, ABC):
     """One op on a sample."""
 
     @property
@@ -37,9 +38,6 @@ class Transform(ABC):
     def for_points(self, image: Spec) -> "Transform":
         """The op that moves boxes and keypoints as this one moves the pixels of an image."""
         raise ArgumentError(f"{self.name} cannot move boxes or keypoints along with an image.")
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 class SampleTransform(Transform):

@@ -6,12 +6,13 @@ from typing import Any, Literal
 import numpy as np
 
 from loaderx.errors import ArgumentError
+from loaderx.written import Written
 
 from .spatial import RandomResizedCrop
 from .transform import is_integer
 
 
-class Views:
+class Views(Written):
     """The last entry of a list of transforms: what comes so far, taken through several lists of ops.
 
     `Views(2, ops)` gives the fields `image_0` and `image_1` in place of `image`, and `Views([ops, others])` one for

@@ -28,6 +28,9 @@ from tests.loaderx.sources.fuzz_mutations import Mutation, mutation
 from tests.loaderx.sources.fuzz_originals import chunk_at, write_original
 from tests.loaderx.sources.fuzz_outcomes import WrongError, outcome
 
+# Ten thousand files are read behind the first of these tests.
+pytestmark = pytest.mark.timeout(300)
+
 REPOSITORY = Path(__file__).parents[3]
 PROGRAM = fuzz_records.__name__
 MUTATIONS = 10_000
@@ -66,7 +69,7 @@ def reports(folder):
     found = []
     for own, process in running:
         try:
-            out, errors = process.communicate(timeout=100)
+            out, errors = process.communicate(timeout=250)
         except subprocess.TimeoutExpired:
             process.kill()
             out, errors = process.communicate()

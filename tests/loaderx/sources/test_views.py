@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderx import ArgumentError, NPDataset, concatenate
+from loaderx import ArgumentError, DataLoader, NPDataset, concatenate
 from loaderx.sources import LocatedSource, RecordSource, as_source
 from tests.loaderx.sources.rows import assert_delivers, assert_same, values
 
@@ -194,6 +194,18 @@ def test_fields_are_concatenated_by_name_and_not_by_place():
     assert_same((one + other)[:], {"left": np.array([1, 10]), "right": np.array([2, 20])})
     assert_same((one + record)[:], {"left": np.array([1, 100]), "right": np.array([2, 200])})
     assert_same((record + one)[:], {"right": np.array([200, 2]), "left": np.array([100, 1])})
+
+
+def test_dicts_of_fields_are_concatenated():
+    both = concatenate([{"a": ARRAY[:5], "b": [1, 2, 3, 4, 5]}, {"a": ARRAY[5:7], "b": [6, 7]}])
+    assert_same(both[:], {"a": ARRAY[:7], "b": np.arange(1, 8)})
+
+
+def test_a_dict_where_one_source_is_expected_is_named():
+    with pytest.raises(ArgumentError, match=r"a dict \(of \['b'\]\) .* one by one"):
+        concatenate([{"a": {"b": ARRAY}}])
+    with pytest.raises(ArgumentError, match="one by one"):
+        DataLoader(({"b": ARRAY}, ARRAY))
 
 
 def test_arrays_and_lists_are_concatenated_as_the_sources_they_are():

@@ -1,5 +1,7 @@
 """Chains inside of chains: every sample takes one way through them, by chance, compiled and in plain Python alike."""
 
+import copy
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -233,10 +235,19 @@ def test_what_a_branch_makes_of_a_sample_must_fit():
         apply(zeros(4), T.Maybe(0.5, twice()))
 
 
-def test_ops_show_what_they_consist_of():
-    assert (
-        repr(T.Maybe(0.5, T.RandomFlip(), add(amount=1))) == "Maybe(0.5, RandomFlip, add(amount=1))"
-    )
-    assert repr(T.OneOf(T.RandomFlip(), [T.Invert(), T.Identity()])) == (
-        "OneOf(RandomFlip, Sequence(Invert, Identity))"
-    )
+def test_ops_are_shown_as_they_were_written():
+    for text in (
+        "RandomCrop(32, pad=4)",
+        "Normalize([0.5, 0.4, 0.3], 0.2, dtype='bfloat16')",
+        "Maybe(0.5, RandomFlip(), Rotate((-10, 10)))",
+        "OneOf(RandomFlip(0.3), [Invert(), Identity()], weights=[1, 2])",
+        "RandAugment(2, magnitude=9)",
+        "Affine(translate_x=Choice(0.1, 0.2))",
+        "Views(2, [RandomFlip()], names=['a', 'b'])",
+        "MixUp(alpha=0.2)",
+    ):
+        written = eval(text, vars(T))
+        assert repr(written) == text
+        assert repr(copy.deepcopy(written)) == text
+    assert repr(add(amount=1)) == "add(amount=1)"
+    assert repr(add) == "add(x, amount)"
