@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 
-# How many processes share the tests: files of tests, so that what one of them compiles is compiled once.
+# How many processes share the tests: files of tests, so that what one of them compiles is compiled once. In the order
+# of their names, by which those with long single tests (of distributed programs, examples) are not the last.
 PROCESSES := 2
 
 # The interpreter .venv is made with: `make demo PYTHON=/path/to/python`. Without one, the first of these that is
@@ -28,7 +29,7 @@ demo: $(VENV)/.installed-examples
 	$(BIN)/python -m loaderx demo
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -136,6 +136,7 @@ def test_other_threads_run_while_a_kernel_does():
 
 
 @compiled_only
+@pytest.mark.timeout(600)  # two thousand tests in one
 def test_all_of_this_holds_in_plain_python():
     finished = subprocess.run(
         [sys.executable, "-m", "pytest", "tests/kernels", "-q", "-p", "no:cacheprovider"],
