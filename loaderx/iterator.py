@@ -176,7 +176,7 @@ class LoaderIterator:
             for job in jobs[:-1]:
                 job.last = jobs[-1]
             if jobs:
-                self._crew.tasks.put(functools.partial(start_all, jobs))
+                self._crew.put(functools.partial(start_all, jobs))
             if len(jobs) < row:
                 return
 

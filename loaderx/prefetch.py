@@ -35,23 +35,43 @@ class Crew:
     """The threads of one iterator. They know the queue and nothing else, so that they keep nothing alive."""
 
     def __init__(self, workers: int) -> None:
-        self.tasks: SimpleQueue[Task | None] = SimpleQueue()
         self.closed = False
-        self._threads = [
-            threading.Thread(target=work, args=(self.tasks,), name=f"loaderx-{number}", daemon=True)
-            for number in range(workers)
+        self._workers = workers
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def put(self, task: Task) -> None:
+        """Leave a task to whichever thread is free. The first one is the consumer's, and starts the threads."""
+        if not self._threads and not self.closed:
+            self._start()
+        self._tasks.put(task)
+
+    def _start(self) -> None:
+        threads = [
+            threading.Thread(
+                target=work, args=(self._tasks,), name=f"loaderx-{number}", daemon=True
+            )
+            for number in range(self._workers)
         ]
         # Registered late, so that it runs before the exit handlers of what the threads use (JAX).
         atexit.register(self.close)
-        for thread in self._threads:
+        if self.closed:  # by another thread, just now
+            atexit.unregister(self.close)
+        for thread in threads:
             thread.start()
+        # Only now: who was interrupted before this starts others.
+        self._threads = threads
+
+    def help(self) -> None:
+        """Do in this thread what is left, once the crew is dismissed."""
+        work(self._tasks)
 
     def dismiss(self) -> None:
         """Let every thread end after the task it is at. Never blocks, for use by a garbage collection."""
         if not self.closed:
             self.closed = True
             atexit.unregister(self.close)
-            self.tasks.put(None)
+            self._tasks.put(None)
 
     def close(self) -> None:
         """Dismiss, and wait for the threads to end."""
@@ -124,7 +144,7 @@ class Job:
         while not self._ready.acquire(timeout=0.1):
             if self._crew.closed:
                 # Its parts may have come too late for the workers.
-                work(self._crew.tasks)
+                self._crew.help()
         self._ready.release()
 
     def start(self) -> None:
@@ -147,7 +167,7 @@ class Job:
         self._left = self._assembly.parts(phase)
         for part in range(1, self._left):
             task = functools.partial(self._fill, phase, part, None)
-            self._crew.tasks.put(task)
+            self._crew.put(task)
         self._fill(phase, 0, began)
 
     def _fill(self, phase: int, part: int, began: Began | None) -> None:

@@ -80,6 +80,14 @@ def test_opening_a_loader_and_asking_for_one_batch_starts_no_thread():
     assert loaderx_threads() == []
 
 
+def test_small_batches_are_built_by_who_asks_for_them_and_need_no_thread():
+    with iter(loader_of(shuffle=True)) as iterator:
+        batches = [next(iterator) for _ in range(30)]
+        assert loaderx_threads() == []
+        assert iterator.stats().batches == 30
+    np.testing.assert_array_equal(np.sort(np.concatenate(batches[:10])), DATA)
+
+
 def test_an_abandoned_iterator_ends_its_threads():
     iterator = iter(loader_of())
     next(iterator)

@@ -184,7 +184,8 @@ def loaderx_threads():
 
 def test_a_closed_stream_has_no_threads_left():
     before = loaderx_threads()
-    stream = loader_of(workers=2).as_callback()
+    # In order: what is shuffled and small is built by who asks for it.
+    stream = loader_of(workers=2, shuffle=False).as_callback()
     jax.block_until_ready(jax.jit(stream)())
     assert len(loaderx_threads() - before) == 2
     stream.close()
