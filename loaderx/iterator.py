@@ -82,6 +82,7 @@ class LoaderIterator:
         if self._unsettled:
             self._cancel()
             self._pending = deque()
+            self._unsettled = False
         if not self._pending and self._small():
             return self._build_here(began)
         self._unsettled = True

@@ -51,6 +51,9 @@ class Identity(SampleTransform):
     in_place = True
     takes_rng = False
 
+    def __init__(self) -> None:
+        """Takes no arguments."""
+
     def output(self, spec: Spec) -> Spec:
         return spec
 

@@ -249,5 +249,7 @@ def test_ops_are_shown_as_they_were_written():
         written = eval(text, vars(T))
         assert repr(written) == text
         assert repr(copy.deepcopy(written)) == text
+    with pytest.raises(TypeError):
+        T.Identity(1)
     assert repr(add(amount=1)) == "add(amount=1)"
     assert repr(add) == "add(x, amount)"
