@@ -84,7 +84,10 @@ class LoaderIterator:
             self._pending = deque()
             self._unsettled = False
         if not self._pending and self._small():
-            return self._build_here(began)
+            batch, consumed = self._build_here(began)
+            # From here on nothing is called, and so nothing can interrupt.
+            self._consumed = consumed
+            return batch
         self._unsettled = True
         self._schedule()
         if not self._pending:
@@ -119,8 +122,8 @@ class LoaderIterator:
         self._unsettled = False
         return batch
 
-    def _build_here(self, began: float) -> Any:
-        """The next batch, built by the consumer itself; no other is under way."""
+    def _build_here(self, began: float) -> tuple[Any, tuple[int, int]]:
+        """The next batch, built by the consumer itself, and what is consumed with it; no other is under way."""
         position, step = self._consumed
         span = self._recipe.order.span(position)
         if span is None:
@@ -133,9 +136,7 @@ class LoaderIterator:
             self._took(time.thread_time() - working)
         seconds = time.perf_counter() - began
         self._count(pipeline.plan(span).nbytes, seconds, seconds)
-        # From here on nothing is called, and so nothing can interrupt.
-        self._consumed = (span.following, step + 1)
-        return batch
+        return batch, (span.following, step + 1)
 
     def _took(self, seconds: float) -> None:
         # About the least that a batch took lately: one that was slow by chance does not count.

@@ -516,10 +516,15 @@ class FailsOnce:
         return batch
 
 
-@pytest.fixture(params=["whole", "in parts", "failing once"])
+@pytest.fixture(params=["here", "whole", "in parts", "failing once"])
 def open_loader(request, monkeypatch):
-    """Opens a loader of ten batches: compiled, compiled and divided among the workers, with a hook that fails once."""
-    if request.param == "in parts":
+    """Opens a loader of ten batches.
+
+    They are built by who asks for them (after those that were ahead of the first), by a worker, divided among the
+    workers, or with a hook that fails once.
+    """
+    monkeypatch.setattr(assembly, "WAKING_SECONDS", 1e9 if request.param == "here" else 0)
+    if request.param in ("here", "in parts"):
         monkeypatch.setattr(assembly, "BYTES_PER_PART", 8)
 
     def open_loader(prefetch):
