@@ -34,3 +34,11 @@ class StateError(LoaderxError, ValueError):
 
 class ClosedError(LoaderxError, RuntimeError):
     """The iterator was closed before."""
+
+
+def annotate(error: BaseException, where: str, what: str) -> None:
+    """Note in an exception where it was raised, once: an exception object that is raised again has a note of before."""
+    prefix = f"loaderx: {where} "
+    notes = getattr(error, "__notes__", [])
+    notes[:] = [note for note in notes if not str(note).startswith(prefix)]
+    error.add_note(prefix + what)

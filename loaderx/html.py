@@ -197,7 +197,7 @@ def _unused(op: Any) -> tuple[str, bool]:
 
 def stats_of(loader: "DataLoader") -> "Stats | None":
     """What is known from an iterator of this loader that is in use: of several, from the one that did most."""
-    found = [walk.stats() for walk in loader.walks]
+    found = [walk.stats() for walk in loader._iterators]
     return max((stats for stats in found if stats.batches), key=lambda s: s.batches, default=None)
 
 

@@ -2,19 +2,43 @@
 
 import functools
 import math
+import threading
 import time
 import warnings
 import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
+from . import shutdown
 from .errors import ArgumentError, ClosedError, StateError
-from .prefetch import Crew, Job, start_all
+from .order import Span
+from .prefetch import BatchTask, WorkerPool, start_all
 from .recipe import Recipe
 
 VERSION = 2
+# Seconds between two looks whether another thread is done with `next`.
+TURN_SECONDS = 100e-6
+
+
+@dataclass
+class History:
+    """Whether a shuffled, finite loader was walked through before, which gives the same epochs again."""
+
+    walked: bool = False
+    warned: bool = False
+
+    def check(self) -> None:
+        """Warn, once, who walks through it again."""
+        if self.walked and not self.warned:
+            self.warned = True
+            warnings.warn(
+                "this loader is walked through again, which gives the same order and the same augmentation as before. "
+                "Write `for batch in loader.epoch(e)` for epoch e of the stream, or one loop over a loader with "
+                "`num_epochs` for all of them; `shuffle=False` says that the order is meant to be the same.",
+                stacklevel=4,
+            )
 
 
 @dataclass(frozen=True)
@@ -41,24 +65,44 @@ class Stats:
 
 
 class LoaderIterator:
-    """Batches in order, built ahead by threads of its own. Made by `iter(loader)`."""
+    """Batches in order, built ahead by worker threads of its own. Made by `iter(loader)`.
 
-    def __init__(self, recipe: Recipe, workers: int) -> None:
+    Several threads may share one iterator: each batch goes to exactly one of them.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        workers: int,
+        history: History | None = None,
+        steps: range | None = None,
+    ) -> None:
         self._recipe = recipe
+        self._workers = workers
+        self._history = history
+        # The step to stop at, which for an epoch is earlier than the end of the stream.
+        self._stop = None if steps is None else steps.stop
         # What was consumed: (position of the next sample, number of batches). Replaced as a whole.
-        self._consumed = (0, 0)
+        first = 0 if steps is None else steps.start
+        self._consumed = (recipe.order.position_of(first), first)
         # Batches under way, the next one first. Not to be trusted while a call of `next` is at work on it, or was when
         # an interrupt ended it: then all of it begins again at what was consumed.
-        self._pending: deque[Job] = deque()
-        self._unsettled = False
-        self._pace = math.inf
+        self._pending: deque[BatchTask] = deque()
+        self._pending_is_stale = False
+        # Who is in `next` or `set_state`: {"thread": identifier}. A dict can be claimed atomically, and freed by a
+        # statement that no signal handler interrupts; the release of a lock can be interrupted.
+        self._turn: dict[str, int] = {}
+        self._recent_best_seconds = math.inf
         self._batches = 0
         self._waiting = 0.0
         self._building = 0.0
         self._bytes = 0
         self._began: float | None = None
-        self._crew = Crew(workers)
-        self._finalizer = weakref.finalize(self, self._crew.dismiss)
+        self._start_pool()
+
+    def _start_pool(self) -> None:
+        self._pool = WorkerPool(self._workers)
+        self._finalizer = weakref.finalize(self, self._pool.request_stop)
         self._finalizer.atexit = False
 
     @property
@@ -75,28 +119,48 @@ class LoaderIterator:
         return self
 
     def __next__(self) -> Any:
-        self._check_open()
         began = time.perf_counter()
-        if self._began is None:
-            self._began = began
-        if self._unsettled:
-            self._cancel()
-            self._pending = deque()
-            self._unsettled = False
-        if not self._pending and self._small():
-            batch, consumed = self._build_here(began)
+        own = self._own_turn()
+        try:
+            self._claim_turn(own)
+            self._check_open()
+            if self._began is None:
+                self._begin(began)
+            recipe = self._recipe.on_default_device()
+            if recipe is not self._recipe:
+                # Batches under way would be handed to another device.
+                self._pending_is_stale = True
+                self._recipe = recipe
+            if self._pending_is_stale:
+                self._cancel()
+                self._pending = deque()
+                self._pending_is_stale = False
+            if not self._pending and self._small():
+                batch, consumed = self._build_inline(began)
+            else:
+                self._pending_is_stale = True
+                batch, consumed = self._await_first(began)
             # From here on nothing is called, and so nothing can interrupt.
             self._consumed = consumed
+            self._pending_is_stale = False
+            del self._turn["thread"]
             return batch
-        self._unsettled = True
+        except BaseException:
+            # Without a call, in which a second interrupt could come.
+            if "thread" in self._turn and self._turn["thread"] == own:
+                del self._turn["thread"]
+            raise
+
+    def _await_first(self, began: float) -> tuple[Any, tuple[int, int]]:
+        """Wait for the first of the batches under way; return it, and what is consumed with it."""
         self._schedule()
         if not self._pending:
-            self._unsettled = False
-            raise StopIteration
-        job = self._pending[0]
-        job.wait()
+            self._pending_is_stale = False
+            self._end()
+        task = self._pending[0]
+        task.wait()
         # Now, because closing forgets it.
-        error = job.error
+        error = task.error
         # Closed by another thread while this one waited.
         self._check_open()
         if error is not None:
@@ -106,85 +170,126 @@ class LoaderIterator:
             try:
                 if isinstance(error, StopIteration):
                     # Would end the consumer's loop as if the data were at its end.
-                    raise RuntimeError(f"step {job.step} raised StopIteration") from error
+                    raise RuntimeError(f"step {task.step} raised StopIteration") from error
                 raise error
             finally:
-                del error  # this frame must not keep it: see `Job.cancel`
+                del error  # this frame must not keep it: see `BatchTask.cancel`
         self._pending.popleft()
-        self._took(job.work_seconds)
-        self._schedule(job)
-        self._count(job.nbytes, job.seconds, time.perf_counter() - began)
-        batch = job.batch
-        consumed = (job.span.following, job.step + 1)
-        # From here on nothing is called, and so nothing can interrupt.
-        job.batch = None  # a worker may still hold the job
-        self._consumed = consumed
-        self._unsettled = False
-        return batch
+        self._record_work(task.work_seconds)
+        self._schedule(task)
+        self._count(task.nbytes, task.seconds, time.perf_counter() - began)
+        batch, task.batch = task.batch, None  # a worker may still hold the task
+        return batch, (task.span.following, task.step + 1)
 
-    def _build_here(self, began: float) -> tuple[Any, tuple[int, int]]:
-        """The next batch, built by the consumer itself, and what is consumed with it; no other is under way."""
+    def _build_inline(self, began: float) -> tuple[Any, tuple[int, int]]:
+        """Build the next batch in the consumer's thread; return it, and what is consumed with it."""
         position, step = self._consumed
-        span = self._recipe.order.span(position)
+        span = self._span(position, step)
         if span is None:
-            raise StopIteration
+            self._end()
         pipeline = self._recipe.pipeline
         # [2 cores: 2 of 25 us] Not where the bytes say it all.
         working = time.thread_time() if pipeline.straight is None else None
         batch = self._recipe.build(step, span)
         if working is not None:
-            self._took(time.thread_time() - working)
+            self._record_work(time.thread_time() - working)
         seconds = time.perf_counter() - began
         self._count(pipeline.plan(span).nbytes, seconds, seconds)
         return batch, (span.following, step + 1)
 
-    def _took(self, seconds: float) -> None:
+    def _begin(self, now: float) -> None:
+        """Note the start of this walk, which is the first or not."""
+        self._began = now
+        if self._history is not None and self._consumed[1] == 0:
+            self._history.check()
+
+    def _end(self) -> NoReturn:
+        """Raise at the end of the stream."""
+        if self._history is not None and self._batches:
+            self._history.walked = True
+        if not self._recipe.order.reaches(self._consumed[0]):
+            raise OverflowError(
+                f"this stream is at sample {self._consumed[0]}, and ends before its 2**63rd."
+            )
+        raise StopIteration
+
+    def _own_turn(self) -> int:
+        """Return what this thread claims its turn by. Refuse a call out of a call, which would wait for itself."""
+        own = threading.get_ident()
+        if self._turn.get("thread") == own and not self._pool.forked:
+            raise ValueError("this iterator is already executing, in this thread.")
+        return own
+
+    def _claim_turn(self, own: int) -> None:
+        """Wait until no other thread is in `next` or `set_state`."""
+        if self._pool.forked:
+            # In this process there is neither another thread in here nor a worker.
+            self._turn.clear()
+            self._finalizer.detach()
+            closed = self._pool.closed
+            self._start_pool()
+            self._pool.closed = closed
+            self._pending_is_stale = True
+        while self._turn.setdefault("thread", own) != own:
+            time.sleep(TURN_SECONDS)
+
+    def _record_work(self, seconds: float) -> None:
         # About the least that a batch took lately: one that was slow by chance does not count.
-        self._pace = min(seconds, self._pace * 1.1)
+        self._recent_best_seconds = min(seconds, self._recent_best_seconds * 1.1)
 
     def _count(self, nbytes: int, building: float, waiting: float) -> None:
         self._batches += 1
         self._bytes += nbytes
         self._building += building
         self._waiting += waiting
+        if self._batches == 2 and self._history is not None:
+            # A single batch is often a look at the shapes.
+            self._history.walked = True
 
     def _small(self) -> bool:
         """Whether waking a thread and taking turns with it costs more than a batch does."""
-        return self._recipe.compiled and self._recipe.pipeline.small(self._pace)
+        return self._recipe.compiled and self._recipe.pipeline.small(self._recent_best_seconds)
 
     def _check_open(self) -> None:
-        if self._crew.closed:
+        if self._pool.closed:
+            shutdown.hold_if_exiting()
             raise ClosedError("this iterator was closed; `iter(loader)` makes a new one.")
 
-    def _schedule(self, last: Job | None = None) -> None:
-        """Have as many batches under way as are to be kept ready, behind `last` if there are none."""
+    def _span(self, position: int, step: int) -> Span | None:
+        """The batch at a position of the stream, or None after the last."""
+        if self._stop is not None and step >= self._stop:
+            return None
+        return self._recipe.order.span(position)
+
+    def _schedule(self, last: BatchTask | None = None) -> None:
+        """Have as many batches under way as are to be kept ready, after `last` if there are none."""
         if self._small():
             return
         pipeline = self._recipe.pipeline
         # Of middling ones a worker builds several in a row, so that nobody is woken for each.
-        row = pipeline.in_a_row(self._pace) if self._recipe.compiled else 1
+        row = pipeline.in_a_row(self._recent_best_seconds) if self._recipe.compiled else 1
         while len(self._pending) <= (pipeline.ahead - 1) * row:
-            jobs: list[Job] = []
+            tasks: list[BatchTask] = []
             for _ in range(row):
                 last = self._pending[-1] if self._pending else last
                 position, step = (
                     self._consumed if last is None else (last.span.following, last.step + 1)
                 )
-                span = self._recipe.order.span(position)
+                span = self._span(position, step)
                 if span is None:
                     break
-                jobs.append(Job(self._recipe, self._crew, step, span))
-                self._pending.append(jobs[-1])
-            for job in jobs[:-1]:
-                job.last = jobs[-1]
-            if jobs:
-                self._crew.put(functools.partial(start_all, jobs))
-            if len(jobs) < row:
+                tasks.append(BatchTask(self._recipe, self._pool, step, span))
+                self._pending.append(tasks[-1])
+            for task in tasks[:-1]:
+                task.last = tasks[-1]
+            if tasks:
+                self._pool.put(functools.partial(start_all, tasks))
+            if len(tasks) < row:
                 return
 
     def _cancel(self) -> None:
-        for job in tuple(self._pending):
-            job.cancel()
+        for task in tuple(self._pending):
+            task.cancel()
 
     def get_state(self) -> dict[str, Any]:
         """What was consumed, as a small dict that JSON can hold."""
@@ -228,7 +333,7 @@ class LoaderIterator:
                 f"`state` has position {position!r} and step {step!r}; both must be integers of at least 0."
             )
         order = self._recipe.order
-        if position + order.batch_size >= 1 << 63:
+        if not order.reaches(position):
             raise StateError(
                 f"`state` has position {position}, which is beyond the 2**63 samples of a stream."
             )
@@ -253,9 +358,16 @@ class LoaderIterator:
                 raise StateError(
                     f'with `state` at sample {position} {error} Use remainder="pad" or "drop".'
                 ) from error
-        consumed = (position, step)
-        self._unsettled = True
-        self._consumed = consumed
+        own = self._own_turn()
+        try:
+            self._claim_turn(own)
+            # Whoever sets a state knows where in the stream this is.
+            self._history = None
+            self._pending_is_stale = True
+            self._consumed = (position, step)
+        finally:
+            if "thread" in self._turn and self._turn["thread"] == own:
+                del self._turn["thread"]
 
     def stats(self) -> Stats:
         """Batches, seconds and bytes so far, and who waits for whom."""
@@ -264,9 +376,13 @@ class LoaderIterator:
 
     def close(self) -> None:
         """End the threads. Batches that were handed out stay valid."""
-        self._crew.dismiss()
+        self._pool.request_stop()
         self._cancel()
-        self._crew.close()
+        self._pool.close()
+
+    def __repr__(self) -> str:
+        status = "closed, " if self._pool.closed else ""
+        return f"LoaderIterator({status}step={self.step}, epoch={self.epoch})"
 
     def __enter__(self) -> Self:
         return self

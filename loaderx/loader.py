@@ -1,5 +1,6 @@
 """`DataLoader`: what a user asks for, checked, and turned into a recipe for batches."""
 
+import dataclasses
 import functools
 import operator
 import weakref
@@ -16,7 +17,7 @@ from .compiler.explain import explain
 from .cores import cores
 from .device import JaxHandOff
 from .errors import ArgumentError
-from .iterator import LoaderIterator
+from .iterator import History, LoaderIterator
 from .order import Order, Remainder, Span
 from .picking import MOST_ROWS, Mixed, Picker, Weighted
 from .ranges import Ranges, union
@@ -68,7 +69,7 @@ class DataLoader:
         sharding: "Sharding | Mapping[str, Sharding] | None" = None,
     ) -> None:
         prefetch = _count("prefetch", prefetch)
-        self._workers = _count("workers", cores() if workers is None else workers)
+        workers = _count("workers", cores() if workers is None else workers)
         if output not in ("jax", "numpy"):
             raise ArgumentError(f'`output` (={output!r}) must be "jax" or "numpy".')
         if sharding is not None and output != "jax":
@@ -110,8 +111,12 @@ class DataLoader:
             _check_sharding(device, groups, order, hooked=transform is not None)
             blocks = functools.partial(_blocks, device)
         # The iterators in use, for their statistics.
-        self.walks: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
-        pipeline = Pipeline(groups, order, self._workers, prefetch, blocks)
+        self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
+        self._history = History() if order.shuffle and order.epochs is not None else None
+        self._dataset, self._labelset = dataset, labelset
+        self._prefetch, self._workers = prefetch, workers
+        self._output, self._sharding = output, sharding
+        pipeline = Pipeline(groups, order, workers, prefetch, blocks)
         self._recipe = Recipe(
             order=order,
             pipeline=pipeline,
@@ -121,11 +126,90 @@ class DataLoader:
             mask_pool=pipeline.pool(MASK_SPEC, _mask_blocks(device, order)) if padded else None,
         )
 
+    @property
+    def dataset(self) -> Any:
+        """The data, as it was given."""
+        return self._dataset
+
+    @property
+    def labelset(self) -> Any:
+        """The labels, as they were given."""
+        return self._labelset
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch, those of all processes together."""
+        return self._recipe.order.batch_size
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether every epoch has an order of its own."""
+        return self._recipe.order.shuffle
+
+    @property
+    def seed(self) -> int:
+        """The seed of the order and of all random transforms."""
+        return self._recipe.order.seed
+
+    @property
+    def num_epochs(self) -> int | None:
+        """The epochs of the stream; None while endless."""
+        return self._recipe.order.epochs
+
+    @property
+    def remainder(self) -> Remainder:
+        """What happens where an epoch does not divide into batches."""
+        return self._recipe.order.remainder
+
+    @property
+    def prefetch(self) -> int:
+        """How many batches are kept ready."""
+        return self._prefetch
+
+    @property
+    def workers(self) -> int:
+        """How many threads an iterator has."""
+        return self._workers
+
+    @property
+    def output(self) -> Literal["jax", "numpy"]:
+        """The kind of arrays in a batch."""
+        return self._output
+
+    @property
+    def sharding(self) -> "Sharding | Mapping[str, Sharding] | None":
+        """How a batch is laid out over devices."""
+        return self._sharding
+
     def __iter__(self) -> LoaderIterator:
-        """A new walk from the start; several may run side by side."""
-        walk = LoaderIterator(self._recipe, self._workers)
-        self.walks.add(walk)
-        return walk
+        """Return a new iterator from the start of the stream; several may run side by side."""
+        return self._iterator(LoaderIterator(self._recipe, self._workers, self._history))
+
+    def epoch(self, number: int) -> LoaderIterator:
+        """Return an iterator over epoch `number` of the stream: over the batches that begin in it.
+
+        All epochs one after the other are the whole stream. Each has an order and draws of its own, also those from
+        `num_epochs` on.
+        """
+        number = _integer("number", number)
+        if number < 0:
+            raise ArgumentError(f"`number` (={number}) of an epoch must not be negative.")
+        recipe, order = self._recipe, self._recipe.order
+        if order.epochs is not None and number >= order.epochs:
+            order = dataclasses.replace(order, epochs=None)
+            recipe = dataclasses.replace(recipe, order=order)
+        if not order.reaches((number + 1) * order.rows):
+            raise IndexError(f"epoch {number} is beyond the 2**63 samples of a stream.")
+        steps = range(order.first_step(number), order.first_step(number + 1))
+        return self._iterator(LoaderIterator(recipe, self._workers, steps=steps))
+
+    def _iterator(self, iterator: LoaderIterator) -> LoaderIterator:
+        self._iterators.add(iterator)
+        return iterator
+
+    def __bool__(self) -> bool:
+        """A loader is true, also an endless one, which has no length."""
+        return True
 
     def __len__(self) -> int:
         """The number of batches of a finite loader."""
@@ -137,7 +221,7 @@ class DataLoader:
     def batch(self, step: int) -> Any:
         """Batch `step` of the stream, built now in this thread."""
         try:
-            return self._recipe.build(_integer("step", step), self._span(step))
+            return self._recipe.on_default_device().build(_integer("step", step), self._span(step))
         except StopIteration as error:
             # Would end a caller's `map` or generator as if the data were at its end.
             raise RuntimeError(f"step {step} raised StopIteration") from error
@@ -166,7 +250,7 @@ class DataLoader:
         if step < 0:
             raise ArgumentError(f"`step` (={step}) must not be negative.")
         position = order.position_of(step)
-        if position + order.batch_size >= 1 << 63:
+        if not order.reaches(position):
             raise IndexError(f"`step` (={step}) is beyond the 2**63 samples of a stream.")
         span = order.span(position)
         if span is None:

@@ -18,6 +18,8 @@ from .shuffle import Permutation, derive
 
 Remainder: TypeAlias = Literal["straddle", "keep", "drop", "pad"]
 REMAINDERS = ("straddle", "keep", "drop", "pad")
+# Positions are 64-bit integers.
+MOST_SAMPLES = 1 << 63
 
 
 class Span(NamedTuple):
@@ -77,9 +79,7 @@ class Order:
         """Batches in the stream; None while endless."""
         if self.epochs is None:
             return None
-        if self.remainder == "straddle":
-            return -(-self.epochs * self.rows // self.batch_size)
-        return self.epochs * self.steps_per_epoch
+        return self.first_step(self.epochs)
 
     def position_of(self, step: int) -> int:
         """Where batch `step` begins."""
@@ -87,6 +87,12 @@ class Order:
             return step * self.batch_size
         epoch, step_in_epoch = divmod(step, self.steps_per_epoch)
         return epoch * self.rows + step_in_epoch * self.batch_size
+
+    def first_step(self, epoch: int) -> int:
+        """The first batch that begins in an epoch."""
+        if self.remainder == "straddle":
+            return -(-epoch * self.rows // self.batch_size)
+        return epoch * self.steps_per_epoch
 
     def short(self, position: int) -> int:
         """The size of the next batch from `position` on that is not a whole one; 0 if there will be none."""
@@ -96,9 +102,15 @@ class Order:
             return max(0, self.end - position) % self.batch_size
         return 0
 
+    def reaches(self, position: int) -> bool:
+        """Whether a batch that begins at `position` has positions of 64 bits, also where it is padded."""
+        return position + self.rows + self.batch_size < MOST_SAMPLES
+
     def span(self, position: int) -> Span | None:
         """The batch that begins at `position`, or None at the end of the stream."""
         size = self.batch_size
+        if not self.reaches(position):
+            return None
         left = self.rows - position % self.rows
         if self.remainder == "drop" and left < size:
             position += left

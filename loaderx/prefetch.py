@@ -1,10 +1,9 @@
 """Threads that build batches ahead of the consumer.
 
-The consumer's thread decides what is built and in which order; workers take jobs from one queue. A large batch is
+The consumer's thread decides what is built and in which order; workers take tasks from one queue. A large batch is
 divided into parts that any free worker takes, so a batch is ready soon also when only a few may be kept ready.
 """
 
-import atexit
 import functools
 import threading
 import time
@@ -12,13 +11,12 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeAlias
 
+from . import shutdown
 from .order import Span
 
 Task: TypeAlias = Callable[[], None]
 # By the clock on the wall, and by that of the thread's work.
 Began: TypeAlias = tuple[float, float]
-# Seconds that closing waits for threads that are in the middle of something.
-PATIENCE = 2.0
 
 
 class Builder(Protocol):
@@ -31,79 +29,80 @@ class Builder(Protocol):
     def finish(self, assembly: Any) -> Any: ...
 
 
-class Crew:
-    """The threads of one iterator. They know the queue and nothing else, so that they keep nothing alive."""
+class WorkerPool:
+    """Worker threads of one iterator. They know the pool and nothing else, so that they keep nothing alive."""
 
     def __init__(self, workers: int) -> None:
         self.closed = False
+        # In a forked child the threads of the parent do not exist.
+        self._generation = shutdown.process.generation
         self._workers = workers
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is the pool of a process that this one was forked from."""
+        return self._generation != shutdown.process.generation
+
     def put(self, task: Task) -> None:
-        """Leave a task to whichever thread is free. The first one is the consumer's, and starts the threads."""
+        """Queue a task for whichever thread is free. The first one comes from the consumer and starts the threads."""
         if not self._threads and not self.closed:
             self._start()
         self._tasks.put(task)
 
     def _start(self) -> None:
         threads = [
-            threading.Thread(
-                target=work, args=(self._tasks,), name=f"loaderx-{number}", daemon=True
-            )
+            threading.Thread(target=self._work, name=f"loaderx-{number}", daemon=True)
             for number in range(self._workers)
         ]
-        # Registered late, so that it runs before the exit handlers of what the threads use (JAX).
-        atexit.register(self.close)
-        if self.closed:  # by another thread, just now
-            atexit.unregister(self.close)
+        shutdown.register(threads, self)
         for thread in threads:
             thread.start()
-        # Only now: who was interrupted before this starts others.
+        # Only now: whoever was interrupted before this starts others.
         self._threads = threads
 
-    def help(self) -> None:
-        """Do in this thread what is left, once the crew is dismissed."""
-        work(self._tasks)
+    def _work(self) -> None:
+        try:
+            self.drain()
+        finally:
+            shutdown.unregister_current_thread()
 
-    def dismiss(self) -> None:
-        """Let every thread end after the task it is at. Never blocks, for use by a garbage collection."""
+    def drain(self) -> None:
+        """Run one task after the other, until a stop is requested and no task is left."""
+        while True:
+            task = self._tasks.get()
+            if task is None:
+                # There is one None for all. Parts of a batch may be queued after it, and somebody may wait for them: so
+                # it goes to the end of the queue until nothing else is left.
+                left = not self._tasks.empty()
+                self._tasks.put(None)
+                if left:
+                    continue
+                return
+            task()
+            # Otherwise the last batch would live until the next task comes.
+            del task
+
+    def request_stop(self) -> None:
+        """Let every thread end after its current task. Never blocks, for use by a garbage collection."""
         if not self.closed:
             self.closed = True
-            atexit.unregister(self.close)
             self._tasks.put(None)
 
     def close(self) -> None:
-        """Dismiss, and wait for the threads to end."""
-        self.dismiss()
-        # A user's transform may take long; it is not worth hanging for.
-        deadline = time.monotonic() + PATIENCE
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(timeout=max(0.0, deadline - time.monotonic()))
+        """Request a stop, and wait for the threads to end."""
+        self.request_stop()
+        alive = [thread for thread in self._threads if thread.is_alive()]
+        # A generator left half-way is closed when the interpreter has ended and modules are empty.
+        if alive:
+            shutdown.join(alive)
 
 
-def work(tasks: "SimpleQueue[Task | None]") -> None:
-    """What a thread does: one task after the other until it gets None and nothing else is left."""
-    while True:
-        task = tasks.get()
-        if task is None:
-            # There is one None for all. Parts of a batch that was begun may stand behind it, and somebody may wait for
-            # these: so it goes to the end of the line until nothing else is left.
-            left = not tasks.empty()
-            tasks.put(None)
-            if left:
-                continue
-            return
-        task()
-        # Otherwise the last batch would live until the next task comes.
-        del task
+class BatchTask:
+    """One batch under construction."""
 
-
-class Job:
-    """One batch on its way."""
-
-    def __init__(self, builder: Builder, crew: Crew, step: int, span: Span) -> None:
+    def __init__(self, builder: Builder, pool: WorkerPool, step: int, span: Span) -> None:
         self.step = step
         self.span = span
         self.cancelled = False
@@ -114,10 +113,10 @@ class Job:
         # Of a core. Waiting for the GIL does not count, and so this says what the batch takes, not what else goes on.
         self.work_seconds = 0.0
         # The last one that the same worker builds in a row: who waits for one of them is woken once for all. None for
-        # that one itself: a job that refers to itself would keep its error, and so the iterator, until a collection.
-        self.last: Job | None = None
+        # that one itself: a task that refers to itself would keep its error, and so the iterator, until a collection.
+        self.last: BatchTask | None = None
         self._builder = builder
-        self._crew = crew
+        self._pool = pool
         self._assembly: Any = None
         self._left = 0
         self._lock = threading.Lock()
@@ -129,7 +128,7 @@ class Job:
 
     def wait(self) -> None:
         """Block until the batch or the error is there."""
-        if self._builder.compiled or self._crew.closed:
+        if self._builder.compiled or self._pool.closed:
             # A batch that no worker has begun is built right here: for a small one that is faster than waking a thread.
             # Not so with a user's Python code in it, which belongs to the workers alone, while there are any.
             self.start()
@@ -142,9 +141,9 @@ class Job:
 
     def _await(self) -> None:
         while not self._ready.acquire(timeout=0.1):
-            if self._crew.closed:
+            if self._pool.closed:
                 # Its parts may have come too late for the workers.
-                self._crew.help()
+                self._pool.drain()
         self._ready.release()
 
     def start(self) -> None:
@@ -152,7 +151,7 @@ class Job:
         if not self._claim.acquire(blocking=False):
             return
         began = time.perf_counter(), time.thread_time()
-        if self.cancelled or self._crew.closed:
+        if self.cancelled or self._pool.closed:
             self._ready.release()
             return
         try:
@@ -167,7 +166,7 @@ class Job:
         self._left = self._assembly.parts(phase)
         for part in range(1, self._left):
             task = functools.partial(self._fill, phase, part, None)
-            self._crew.put(task)
+            self._pool.put(task)
         self._fill(phase, 0, began)
 
     def _fill(self, phase: int, part: int, began: Began | None) -> None:
@@ -219,7 +218,7 @@ class Job:
                 self._fail(error)
 
 
-def start_all(jobs: list[Job]) -> None:
+def start_all(batches: list[BatchTask]) -> None:
     """Build several batches in a row."""
-    for job in jobs:
-        job.start()
+    for batch in batches:
+        batch.start()

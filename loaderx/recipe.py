@@ -1,5 +1,6 @@
 """How one batch is made, from its rows to what the consumer gets: fill, mask, hook, hand-off."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ from numpy.typing import NDArray
 from .assembly import Assembly, Pipeline
 from .buffers import Pool
 from .device import JaxHandOff
+from .errors import annotate
 from .order import Order, Span
 from .ranges import Ranges
+from .shutdown import HandOffGate
 from .sources.source import RowSpec, assemble
 from .spec import Spec
 
@@ -53,6 +56,16 @@ class Recipe:
         """Whether no Python code of a user takes part."""
         return self.hook is None and self.pipeline.compiled
 
+    def on_default_device(self) -> "Recipe":
+        """Return the recipe for batches on JAX's default device in the calling thread: this one while that is the same.
+
+        The default may be that of a thread, and workers have another.
+        """
+        if self.device is None:
+            return self
+        device = self.device.for_default_device()
+        return self if device is self.device else dataclasses.replace(self, device=device)
+
     def build(self, step: int, span: Span) -> Any:
         """A whole batch in this thread."""
         assembly = self.begin(step, span)
@@ -65,7 +78,7 @@ class Recipe:
         """Rows and memory of a batch."""
         try:
             return Assembly(self.pipeline, step, span)
-        except BaseException as error:
+        except Exception as error:
             explain(error, step, None)
             raise
 
@@ -73,7 +86,7 @@ class Recipe:
         """One part of the samples in one phase."""
         try:
             assembly.fill(phase, part)
-        except BaseException as error:
+        except Exception as error:
             explain(error, assembly.step, assembly.part_rows(phase, part))
             raise
 
@@ -81,7 +94,7 @@ class Recipe:
         """Mask, hook and hand-off."""
         try:
             return self._finish(assembly)
-        except BaseException as error:
+        except Exception as error:
             explain(error, assembly.step, assembly.rows)
             raise
 
@@ -96,18 +109,20 @@ class Recipe:
             placements = (
                 self.device.placement(name, spec, span.size) for name, spec in self._specs.items()
             )
-            return assemble(
-                self.structure,
-                [
+            with HandOffGate():
+                placed = [
                     self.device.put(blocks, placement, leased=True)
                     for blocks, placement in zip(arrays, placements, strict=True)
-                ],
-            )
+                ]
+            return assemble(self.structure, placed)
         whole = [blocks[0] if len(blocks) == 1 else np.concatenate(blocks) for blocks in arrays]
         batch = assemble(self.structure, whole)
         if self.hook is not None:
             batch = self.hook(batch)
-        return batch if self.device is None else self._hand_off(batch, whole, "", assembly)
+        if self.device is None:
+            return batch
+        with HandOffGate():
+            return self._hand_off(batch, whole, "", assembly)
 
     def _mask(self, span: Span, start: int, stop: int) -> NDArray[np.bool_]:
         """Which of some places of a batch are no padding."""
@@ -159,9 +174,9 @@ def with_mask(structure: RowSpec) -> RowSpec:
     return (structure, MASK_SPEC) if isinstance(structure, Spec) else (*structure, MASK_SPEC)
 
 
-def explain(error: BaseException, step: int, rows: NDArray[np.int64] | None) -> None:
+def explain(error: Exception, step: int, rows: NDArray[np.int64] | None) -> None:
     """Note in an exception which batch it belongs to."""
-    error.add_note(f"loaderx: while building step {step}{_rows_text(rows)}")
+    annotate(error, "while building step", f"{step}{_rows_text(rows)}")
 
 
 def _rows_text(rows: NDArray[np.int64] | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderx.errors import TransformError
+from loaderx.errors import TransformError, annotate
 from loaderx.kernels.draws import Draws
 from loaderx.kernels.random import fold
 from loaderx.sources.located import Located, located_in
@@ -78,7 +78,7 @@ class PythonSegment:
             try:
                 result = np.asarray(self._call(np.array(sample), int(positions[place])))
             except Exception as error:
-                error.add_note(f"loaderx: in transform {self.name!r}, at sample {place} of these")
+                annotate(error, "in transform", f"{self.name!r}, at sample {place} of these")
                 raise
             alike = np.can_cast(result.dtype, self.output.dtype, "same_kind")
             if result.shape != self.output.shape or not alike:

@@ -21,7 +21,7 @@ import numpy as np
 from numba.core.compiler import run_frontend
 from numpy.typing import NDArray
 
-from loaderx.errors import TransformError
+from loaderx.errors import TransformError, annotate
 from loaderx.kernels import pixels, windows
 from loaderx.kernels.calls import fetch
 from loaderx.kernels.compilation import ForgivingCache, source_hash
@@ -109,9 +109,8 @@ class Driver:
                 *self._text.arguments, out.reshape(-1).view(np.uint8),
             )  # fmt: skip
         except Exception as error:
-            error.add_note(
-                f"loaderx: in transform {self._text.names[progress[1]]!r}, at sample {progress[0]} of these"
-            )
+            name = self._text.names[progress[1]]
+            annotate(error, "in transform", f"{name!r}, at sample {progress[0]} of these")
             raise
         if progress[1] < 0:
             located.raise_failure(int(progress[0]), int(progress[1]))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from loaderx.errors import DataError
+from loaderx.errors import DataError, annotate
 from loaderx.spec import Spec
 
 from .source import Array, Rows, RowSpec, Source, describe, specs_of, store
@@ -68,7 +68,7 @@ class ObjectSource(Source):
         try:
             return self._rows[number]
         except Exception as error:
-            error.add_note(f"loaderx: while reading row {number} of {self._name}")
+            annotate(error, "while reading row", f"{number} of {self._name}")
             raise
 
     def _first_row(self) -> Any:

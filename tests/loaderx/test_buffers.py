@@ -162,7 +162,8 @@ def test_all_batches_of_an_epoch_can_be_kept(poisoned, output, remainder):
     data = {"image": DATA, "label": np.arange(ROWS)}
     loader = loader_of(data, output, batch_size=7, num_epochs=1, remainder=remainder)
     kept = list(loader)
-    churn(loader)
+    with pytest.warns(UserWarning, match="walked through again"):
+        churn(loader)
     assert len(kept) == 23
     for step, batch in enumerate(kept):
         rows = loader.indices(step)

@@ -64,7 +64,9 @@ def test_a_finite_walk_ends_and_stays_at_its_end():
 
 def test_a_finite_loader_can_be_walked_again():
     loader = loader_of(num_epochs=1, shuffle=True)
-    assert rows_of(loader) == rows_of(loader)
+    first = rows_of(loader)
+    with pytest.warns(UserWarning, match="walked through again"):
+        assert rows_of(loader) == first
 
 
 def test_prefetching_beyond_the_end_does_no_harm():

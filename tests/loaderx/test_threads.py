@@ -451,6 +451,9 @@ def happens_at(number, action):
         if event == "call":
             frame.f_trace_opcodes = True
             previous[id(frame)] = "CALL"
+        elif event == "exception":
+            # A call that raises goes to its handler at once.
+            previous[id(frame)] = ""
         elif event == "opcode":
             switches = previous[id(frame)].startswith(SWITCHES)
             previous[id(frame)] = dis.opname[code.co_code[frame.f_lasti]]
