@@ -1,5 +1,6 @@
 """Random configurations of loaders, and ways to obtain their batches that must all give the same bytes."""
 
+import contextlib
 import copy
 import hashlib
 import json
@@ -136,10 +137,8 @@ def iterated(loader, steps, rng):
 
 def by_number(loader, steps, rng):
     """Random access, last batch first."""
-    try:
+    with contextlib.suppress(TypeError):
         steps = min(steps, len(loader))
-    except TypeError:
-        pass
     return [digest(loader.batch(step)) for step in reversed(range(steps))][::-1]
 
 
@@ -198,7 +197,7 @@ def shared_by_threads(loader, steps, rng):
                     got = digest(next(iterator))
                 except StopIteration:
                     return
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - it is raised below
                     failures.append(error)
                     return
                 with lock:

@@ -124,19 +124,25 @@ EXITS = {
         0,
     ),
     "in a thread": (
-        "def run():\n    it = iter(make())\n    for _ in range(3): next(it)\n"
-        "t = threading.Thread(target=run); t.start(); t.join()",
+        (
+            "def run():\n    it = iter(make())\n    for _ in range(3): next(it)\n"
+            "t = threading.Thread(target=run); t.start(); t.join()"
+        ),
         0,
     ),
     # A daemon of the user's that itself keeps and drops arrays of JAX aborts with or without a loader.
     "in a running daemon thread": (
-        "def run():\n    for batch in DataLoader(data, output='numpy'): pass\n"
-        "threading.Thread(target=run, daemon=True).start()\nnext(iter(make()))",
+        (
+            "def run():\n    for batch in DataLoader(data, output='numpy'): pass\n"
+            "threading.Thread(target=run, daemon=True).start()\nnext(iter(make()))"
+        ),
         0,
     ),
     "queued by a daemon thread": (
-        "import queue\nq = queue.Queue(2)\ndef run():\n    for batch in make(): q.put(batch)\n"
-        "threading.Thread(target=run, daemon=True).start()\nq.get(); q.get()\nimport time; time.sleep(0.2)",
+        (
+            "import queue\nq = queue.Queue(2)\ndef run():\n    for batch in make(): q.put(batch)\n"
+            "threading.Thread(target=run, daemon=True).start()\nq.get(); q.get()\nimport time; time.sleep(0.2)"
+        ),
         0,
     ),
     "several": ("its = [iter(make()) for _ in range(4)]; [next(it) for it in its]", 0),
@@ -144,13 +150,17 @@ EXITS = {
     "closed": ("it = iter(make()); next(it); it.close()", 0),
     "batch by number": ("batch = make().batch(3)", 0),
     "exit handler": (
-        "import atexit\ndef last():\n    try: next(it)\n    except RuntimeError: pass\n"
-        "atexit.register(last); it = iter(make()); next(it)",
+        (
+            "import atexit\ndef last():\n    try: next(it)\n    except RuntimeError: pass\n"
+            "atexit.register(last); it = iter(make()); next(it)"
+        ),
         0,
     ),
     "long Python code": (
-        "import time\ndef slow(batch):\n    time.sleep(5)\n    return batch\n"
-        "loader = DataLoader(data, transform=slow)\nit = iter(loader); next(it)",
+        (
+            "import time\ndef slow(batch):\n    time.sleep(5)\n    return batch\n"
+            "loader = DataLoader(data, transform=slow)\nit = iter(loader); next(it)"
+        ),
         0,
     ),
     "pytest": (None, 0),
