@@ -13,8 +13,6 @@ from numba.core import config
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import register_jitable
 
-from .registries import import_registries
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -50,7 +48,6 @@ class ForgivingCache(FunctionCache):
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        import_registries()
         # Damaged pickles raise nearly anything: EOFError, UnpicklingError, AttributeError, ...
         with suppress(Exception):
             found = super().load_overload(sig, target_context)

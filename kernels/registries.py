@@ -1,23 +1,39 @@
-"""Numba's own modules for NumPy, without SciPy's linear algebra: it loads that only to see whether it is there."""
+"""Import of Numba as a whole: what it registers, without SciPy's linear algebra, and not to be interrupted."""
 
 import functools
 import sys
 from importlib.util import find_spec
 
+from .uninterrupted import uninterrupted
+
 
 @functools.cache
-def import_registries() -> None:
-    """Import what Numba needs before its first function, and would import itself right then.
+def import_numba() -> None:
+    """Import Numba, and what it would import itself when it compiles or loads its first function."""
+    uninterrupted(_import_all)
 
-    Where a function multiplies matrices, Numba still loads SciPy when it compiles or calls it.
-    """
+
+def _import_all() -> None:
+    from numba.core import config
     from numba.np import linalg
 
+    if config.DISABLE_JIT:
+        return
+    # Numba loads SciPy only to see whether it is there; where a function multiplies matrices, it still does when it
+    # compiles or calls it.
     check = getattr(linalg, "ensure_blas", None)
     if check is None or "numba.np.arraymath" in sys.modules or find_spec("scipy") is None:
+        _register()
         return
     linalg.ensure_blas = lambda: None
     try:
         import numba.np.arraymath  # noqa: F401 - for what it registers
     finally:
         linalg.ensure_blas = check
+    _register()
+
+
+def _register() -> None:
+    from numba.core.registry import cpu_target
+
+    cpu_target.target_context.refresh()

@@ -1,5 +1,6 @@
 """The hand-off to JAX, and which part of a batch the devices of this process hold."""
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from .buffers import ALIGNMENT
 from .errors import ArgumentError, DataError
+from .kernels.uninterrupted import uninterrupted
 from .ranges import Range, Ranges, count, union
 from .spec import Spec, narrowed
 
@@ -40,6 +42,8 @@ class JaxHandOff:
     """
 
     def __init__(self, shardings: "Shardings" = None, default_device: Any = None) -> None:
+        # In one go: an interrupted import of JAX cannot be repeated.
+        uninterrupted(importlib.import_module, "jax")
         import jax
 
         self._jax = jax

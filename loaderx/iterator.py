@@ -358,15 +358,15 @@ class LoaderIterator:
                 raise StateError(
                     f'with `state` at sample {position} {error} Use remainder="pad" or "drop".'
                 ) from error
-        own = self._own_turn()
+        thread = self._own_turn()
         try:
-            self._claim_turn(own)
+            self._claim_turn(thread)
             # Whoever sets a state knows where in the stream this is.
             self._history = None
             self._pending_is_stale = True
             self._consumed = (position, step)
         finally:
-            if "thread" in self._turn and self._turn["thread"] == own:
+            if "thread" in self._turn and self._turn["thread"] == thread:
                 del self._turn["thread"]
 
     def stats(self) -> Stats:

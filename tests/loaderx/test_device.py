@@ -1,5 +1,6 @@
 """The hand-off to JAX: no copy on the CPU, JAX's dtypes, and every layout over devices."""
 
+import threading
 from typing import NamedTuple
 
 import jax
@@ -122,6 +123,30 @@ def test_the_default_device_of_jax_is_respected():
         batch = hooked(watch)
     assert batch["x"].device == jax.devices("cpu")[0]
     assert watch.shares("x", batch["x"])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "c8", *SMALL_FLOATS], ids=str)
+def test_nan_is_handed_over_as_any_other_number(dtype):
+    array = values((8, 3), "f4").astype(dtype)
+    array[::2] = np.nan
+    with iter(DataLoader({"x": array, "y": np.arange(8)}, batch_size=4, shuffle=False)) as iterator:
+        for step in range(6):
+            batch = next(iterator)
+            rows = slice(4 * (step % 2), 4 * (step % 2) + 4)
+            assert np.asarray(batch["x"]).tobytes() == array[rows].tobytes()
+            assert_same(batch["y"], np.arange(8, dtype=np.int32)[rows])
+
+
+def test_where_the_short_way_is_none_everything_goes_the_long_one(monkeypatch):
+    data = {"x": values((8, 3), "f4"), "y": np.arange(8, dtype=np.int32)}
+    loader = DataLoader(data, batch_size=4, shuffle=False)
+    loader.batch(0)
+    hand_off = loader._recipe.device
+    assert hand_off._known
+    monkeypatch.setattr(hand_off, "_put_at_once", lambda *arguments: jnp.zeros(3))
+    hand_off.put_whole(np.zeros(5, np.float32), leased=False)
+    assert not hand_off._known
+    assert_same(loader.batch(1)["x"], data["x"][4:])
 
 
 @pytest.mark.parametrize("sharding", ["data", jax.devices()[0], PartitionSpec("data")], ids=str)
@@ -307,6 +332,41 @@ def numbers_of_64_bits_stay_so():
         batch = DataLoader({"x": array}, batch_size=8, shuffle=False, transform=watch).batch(0)
         assert_same(batch["x"], native(array))
         assert watch.shares("x", batch["x"])
+
+
+@with_setting("eight devices")
+def batches_go_to_the_default_device_of_whoever_asks_for_them():
+    loader = DataLoader({"x": values((64, 3), "f4")}, batch_size=8)
+    for hook in (None, lambda batch: batch):
+        loader = DataLoader({"x": values((64, 3), "f4")}, batch_size=8, transform=hook)
+        with iter(loader) as iterator:
+            for step, number in enumerate([5, 5, None, 2, None, None, 5]):
+                device = None if number is None else jax.devices()[number]
+                with jax.default_device(device):
+                    batch = next(iterator)["x"]
+                    other = loader.batch(step)["x"]
+                    expected = jnp.zeros(3)
+                assert batch.devices() == other.devices() == expected.devices()
+                assert batch.committed == other.committed == expected.committed
+                assert np.array_equal(batch, other)
+
+
+@with_setting("eight devices")
+def threads_with_default_devices_of_their_own_share_a_loader():
+    loader = DataLoader(values((64, 3), "f4"), batch_size=8)
+    found = {}
+
+    def consume(device):
+        with jax.default_device(device), iter(loader) as iterator:
+            found[device] = [next(iterator) for _ in range(20)]
+
+    threads = [threading.Thread(target=consume, args=(device,)) for device in jax.devices()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(batch.devices() == {device} for device, own in found.items() for batch in own)
+    assert len(found) == 8
 
 
 @with_setting("x64")

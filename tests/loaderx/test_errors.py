@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pytest
 
 import loaderx
@@ -50,3 +51,27 @@ def test_an_error_survives_its_way_from_another_process(name):
     error = pickle.loads(pickle.dumps(KINDS[name]("`step` (=-1) must not be negative.")))
     assert type(error) is KINDS[name]
     assert str(error) == "`step` (=-1) must not be negative."
+
+
+def test_an_exception_that_is_raised_again_has_the_notes_of_the_last_time_only():
+    broken = OSError("the disk is gone")
+    broken.add_note("by the user")
+
+    class Rows:
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, row):
+            if row == 0:
+                return np.zeros(2)
+            raise broken
+
+    loader = loaderx.DataLoader(Rows(), batch_size=2, shuffle=False, output="numpy", workers=1)
+    for step in (1, 2, 1, 3):
+        with pytest.raises(OSError, match="the disk is gone"):
+            loader.batch(step)
+        assert broken.__notes__ == [
+            "by the user",
+            f"loaderx: while reading row {2 * step} of Rows",
+            f"loaderx: while building step {step}, rows [{2 * step}, {2 * step + 1}]",
+        ]

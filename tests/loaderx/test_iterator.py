@@ -69,6 +69,123 @@ def test_a_finite_loader_can_be_walked_again():
         assert rows_of(loader) == first
 
 
+def test_who_walks_a_shuffled_finite_loader_again_is_warned_once():
+    loader = loader_of(num_epochs=1, shuffle=True)
+    list(loader)
+    with pytest.warns(UserWarning, match=r"loader\.epoch\(e\)") as warned:
+        list(loader)
+    list(loader)
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
+
+
+def test_a_loop_that_was_left_counts_as_a_walk():
+    loader = loader_of(num_epochs=1, shuffle=True)
+    for number, _ in enumerate(loader):
+        if number == 2:
+            break
+    with pytest.warns(UserWarning, match="walked through again"):
+        next(iter(loader))
+
+
+@pytest.mark.parametrize("options", [{"shuffle": False, "num_epochs": 1}, {"shuffle": True}])
+def test_nobody_is_warned_of_what_is_no_trap(options):
+    # Warnings are errors here.
+    for _ in range(3):
+        rows_of(itertools.islice(loader_of(**options), 4))
+
+
+def test_nobody_is_warned_who_looks_at_one_batch_first_or_resumes():
+    loader = loader_of(num_epochs=1, shuffle=True)
+    next(iter(loader))
+    with iter(loader) as iterator:
+        state = iterator.get_state()
+        list(iterator)
+    with iter(loader) as iterator:
+        iterator.set_state(state)
+        list(iterator)
+    list(loader.epoch(0))
+
+
+remainders = pytest.mark.parametrize("remainder", ["straddle", "keep", "drop", "pad"])
+
+
+def numbers_in(batches):
+    """The rows of batches, which are padded or not."""
+    return [np.asarray(batch[0] if type(batch) is tuple else batch).tolist() for batch in batches]
+
+
+@remainders
+@pytest.mark.parametrize("num_epochs", [None, 1, 2, 5])
+@pytest.mark.parametrize("batch_size", [4, 7, 16])
+def test_epochs_one_after_the_other_are_the_stream(remainder, num_epochs, batch_size):
+    options = {"shuffle": True, "remainder": remainder, "batch_size": batch_size}
+    loader = loader_of(num_epochs=num_epochs, **options)
+    found = []
+    for epoch in range(num_epochs or 3):
+        found += numbers_in(loader.epoch(epoch))
+    assert found == numbers_in(itertools.islice(loader, len(found)))
+    assert num_epochs is None or len(found) == len(loader)
+
+
+@remainders
+def test_epochs_go_on_after_the_last_of_a_finite_loader(remainder):
+    options = {"shuffle": True, "remainder": remainder, "batch_size": 7}
+    one, endless = loader_of(num_epochs=1, **options), loader_of(**options)
+    epochs = [numbers_in(one.epoch(epoch)) for epoch in range(1, 6)]
+    assert epochs == [numbers_in(endless.epoch(epoch)) for epoch in range(1, 6)]
+    assert len({str(epoch[0]) for epoch in epochs}) == 5, "each with an order of its own"
+
+
+def test_an_epoch_knows_its_steps_and_can_be_resumed():
+    loader = loader_of(shuffle=True, batch_size=5, remainder="keep", num_epochs=1)
+    with loader.epoch(2) as iterator:
+        assert (iterator.step, iterator.epoch) == (8, 2)
+        first = next(iterator)
+        np.testing.assert_array_equal(
+            first, loader_of(shuffle=True, batch_size=5, remainder="keep").batch(8)
+        )
+        state = iterator.get_state()
+        rest = rows_of(iterator)
+    with loader.epoch(2) as iterator:
+        iterator.set_state(state)
+        assert rows_of(iterator) == rest
+        assert iterator.step == 12
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(-1, ValueError), (1.5, ValueError), (2**62, IndexError)]
+)
+def test_epochs_that_do_not_exist_are_refused(number, error):
+    with pytest.raises(error, match=r"number|epoch"):
+        loader_of().epoch(number)
+
+
+def test_a_loader_is_true_and_tells_what_it_was_made_of():
+    data = np.arange(16)
+    loader = DataLoader(
+        data, batch_size=4, seed=7, num_epochs=3, shuffle=False, remainder="drop", prefetch=5, workers=3,
+        output="numpy",
+    )  # fmt: skip
+    assert loader
+    assert DataLoader(data), "an endless one, too"
+    assert loader.dataset is data
+    assert loader.labelset is None
+    assert (loader.batch_size, loader.seed, loader.num_epochs) == (4, 7, 3)
+    assert (loader.shuffle, loader.remainder) == (False, "drop")
+    assert (loader.prefetch, loader.workers) == (5, 3)
+    assert (loader.output, loader.sharding) == ("numpy", None)
+    with pytest.raises(AttributeError):
+        loader.seed = 8
+
+
+def test_an_iterator_shows_where_it_is():
+    with loader_of(batch_size=4).epoch(1) as iterator:
+        next(iterator)
+        assert repr(iterator) == "LoaderIterator(step=6, epoch=1)"
+    assert repr(iterator) == "LoaderIterator(closed, step=6, epoch=1)"
+
+
 def test_prefetching_beyond_the_end_does_no_harm():
     assert rows_of(loader_of(num_epochs=1, prefetch=100, workers=8)) == FOUR_BY_FOUR
 

@@ -1,5 +1,6 @@
 """A state says exactly what was consumed, and an iterator restored from it goes on exactly there."""
 
+import collections
 import itertools
 import json
 import threading
@@ -328,6 +329,30 @@ def test_a_position_beyond_the_stream_is_refused_when_it_is_set():
             with pytest.raises(StateError, match=str(position)):
                 iterator.set_state(GOOD | {"position": position})
         assert_same([next(iterator)], [loader_of().batch(0)])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle": True}, {"remainder": "pad"}, {"remainder": "drop"}]
+)
+def test_a_stream_ends_before_its_positions_do(options):
+    loader = loader_of(**options)
+    with iter(loader) as iterator:
+        state = iterator.get_state() | {"step": 5}
+        accepted = 0
+        for position in range(2**63 - 3 * ROWS, 2**63):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of positions inside of a batch
+                try:
+                    iterator.set_state(state | {"position": position})
+                except StateError:
+                    continue
+            accepted += 1
+            with pytest.raises(
+                OverflowError, match=r"at sample \d+, and ends before its 2\*\*63rd"
+            ):
+                collections.deque(iterator, maxlen=0)
+            assert iterator.get_state()["position"] < 2**63
+        assert accepted
 
 
 def test_the_state_that_the_next_test_breaks_is_good():

@@ -399,7 +399,112 @@ for thread in threads:
     assert finished.stdout == "done\n" * 2
 
 
+# One iterator in several threads.
+
+
+def shared_by(threads, loader, steps):
+    """What several threads get from one iterator, each its own list of (step before, batch)."""
+    found = [[] for _ in range(threads)]
+    failures = []
+
+    def consume(own):
+        try:
+            while len(own) < steps:
+                own.append(next(iterator))
+        except StopIteration:
+            pass
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            failures.append(error)
+
+    with iter(loader) as iterator:
+        consumers = [threading.Thread(target=consume, args=(own,)) for own in found]
+        for consumer in consumers:
+            consumer.start()
+        for consumer in consumers:
+            consumer.join()
+    if failures:
+        raise failures[0]
+    return found
+
+
+@pytest.mark.parametrize("output", ["numpy", "jax"])
+@pytest.mark.parametrize("hook", [None, lambda batch: batch])
+def test_several_threads_share_an_iterator_and_each_batch_goes_to_one_of_them(output, hook):
+    loader = loader_of(np.arange(4000), num_epochs=2, output=output, transform=hook)
+    found = shared_by(5, loader, 10**6)
+    firsts = sorted(int(batch[0]) for own in found for batch in own)
+    assert firsts == sorted(2 * list(range(0, 4000, 4)))
+    for own in found:
+        # In the order of the stream, whoever gets it.
+        epochs = np.diff([int(batch[0]) for batch in own]) < 0
+        assert epochs.sum() <= 1
+
+
+def test_a_state_that_is_set_while_another_thread_takes_batches_is_kept():
+    loader = loader_of(np.arange(4 * 10**6))
+    with iter(loader) as iterator:
+        state = iterator.get_state() | {"position": 4 * 10**5, "step": 10**5}
+        ended = threading.Event()
+
+        def consume():
+            while not ended.is_set():
+                next(iterator)
+
+        consumer = threading.Thread(target=consume)
+        consumer.start()
+        try:
+            for number in range(1, 9):
+                target = number * 10**5
+                iterator.set_state(state | {"position": 4 * target, "step": target})
+                assert iterator.step >= target
+                assert int(next(iterator)[0]) >= 4 * target
+        finally:
+            ended.set()
+            consumer.join()
+
+
 # Ctrl-C.
+
+
+FIRST_BATCH = """
+import os, signal, sys, threading
+import numpy as np
+data = np.zeros((64, 8, 8, 3), np.uint8)
+threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT)).start()
+def make():
+    from loaderx import DataLoader, transforms as T
+    return DataLoader(data, batch_size=8, transforms=[T.RandomFlip(), T.ToFloat()])
+try:
+    iterator = iter(make())
+    next(iterator)
+    threading.Event().wait()
+except KeyboardInterrupt:
+    pass
+assert next(iter(make())).shape == (8, 8, 8, 3)
+print("fine")
+"""
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
+def test_ctrl_c_at_any_moment_of_a_first_batch_leaves_a_process_that_can_go_on():
+    # From the imports of Numba and JAX to the hand-off, in twenty processes.
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", FIRST_BATCH]
+    for first in range(0, 20, 4):
+        running = [
+            subprocess.Popen(
+                [*command, str(0.1 + 0.12 * (first + number))],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(4)
+        ]
+        for process in running:
+            output, errors = process.communicate(timeout=100)
+            assert (process.returncode, output) == (0, "fine\n"), errors
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
@@ -435,7 +540,7 @@ def test_ctrl_c_while_waiting_is_a_keyboard_interrupt_and_loses_nothing():
 # and lets other threads run at the start of a function, after a call and at the end of a loop's body.
 SWITCHES = ("CALL", "JUMP_BACKWARD")
 # Called when a reference is dropped: what is raised in there is reported and lost, by Python itself.
-CALLBACKS = ("_give_back", "dismiss")
+CALLBACKS = ("_give_back", "request_stop")
 
 
 def happens_at(number, action):
@@ -600,3 +705,33 @@ def test_closing_at_any_moment_of_next_gives_the_batch_or_an_error(open_loader, 
             next(iterator)
     iterator.close()
     assert number > 10, "the moments of a call were counted"
+
+
+@pytest.mark.parametrize("call", ["next", "set_state"])
+@in_a_thread
+def test_a_call_out_of_next_is_refused_as_generators_do_or_comes_before_or_after_it(call):
+    refused = 0
+    for number in itertools.count():
+        with iter(loader_of(transform=lambda batch: batch)) as iterator:
+            inner = []
+
+            def intrude(iterator=iterator, inner=inner):
+                try:
+                    if call == "next":
+                        inner.append(next(iterator))
+                    else:
+                        iterator.set_state(iterator.get_state())
+                except ValueError as error:
+                    inner.append(str(error))
+
+            came = happens_at(number, intrude)
+            outer = next(iterator)
+            sys.settrace(None)
+            batches = [batch for batch in (*inner, outer) if not isinstance(batch, str)]
+            assert [int(batch[0]) for batch in batches] == list(range(0, 4 * len(batches), 4))
+            if len(batches) == len(inner):
+                assert inner == ["this iterator is already executing, in this thread."]
+                refused += 1
+        if not came:
+            break
+    assert refused > 10

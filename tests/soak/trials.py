@@ -59,9 +59,8 @@ def end(process: subprocess.Popen, allowed: tuple[int, ...] = (0,)) -> tuple[str
         output, errors = process.communicate()
         raise AssertionError(f"hung; it wrote\n{output}\n{errors}") from None
     words = [word for word in CRASHES if word in errors]
-    assert process.returncode in allowed and not words, (
-        f"status {process.returncode}, {words}\n{output}\n{errors}"
-    )
+    ended = process.returncode in allowed and not words
+    assert ended, f"status {process.returncode}, {words}\n{output}\n{errors}"
     return output, errors
 
 

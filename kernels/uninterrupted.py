@@ -1,0 +1,31 @@
+"""Calls that Ctrl-C does not reach, for imports that must not be left half-way."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+def uninterrupted(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a thread of its own and wait for it there, since signal handlers run in the main thread only.
+
+    KeyboardInterrupt is raised at once while the function goes on. A module whose import is interrupted is imported
+    again by the next one who needs it: what it had registered with Numba or JAX is then registered twice, and fails.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return function(*arguments)
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(function(*arguments))
+        except BaseException as error:  # noqa: BLE001 - it is raised in the caller
+            errors.append(error)
+
+    # Not a daemon: an interpreter that ends in the middle of an import waits for it.
+    thread = threading.Thread(target=run, name="loaderx-uninterrupted")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors.pop()
+    return results[0]
