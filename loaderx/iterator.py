@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from .errors import ArgumentError, ClosedError, StateError
+from .picking import check_mixtures
 from .prefetch import Crew, Job, start_all
 from .recipe import Recipe
 
@@ -204,7 +205,8 @@ class LoaderIterator:
         """Go on where the iterator was that gave this state, at the same sample.
 
         Batch size, number of processes, devices and workers, and the parameters of transforms may be others. A state of
-        another data set, length, seed or shuffle setting is refused unless `strict` is False.
+        another data set, length, seed or shuffle setting is refused unless `strict` is False. One of another Mixture is
+        refused always.
         """
         self._check_open()
         own = self.get_state()
@@ -222,6 +224,7 @@ class LoaderIterator:
                     f"`state` belongs to another stream: its {name} is {state[name]!r}, this loader's is "
                     f"{own[name]!r}. strict=False goes on all the same."
                 )
+        check_mixtures(state["data"], own["data"])
         position, step = state["position"], state["step"]
         if not all(type(number) is int and number >= 0 for number in (position, step)):
             raise StateError(
@@ -256,6 +259,12 @@ class LoaderIterator:
         consumed = (position, step)
         self._unsettled = True
         self._consumed = consumed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(
+            "an iterator cannot be pickled or copied: it has threads. Pickle the loader and `iterator.get_state()`; "
+            "`iter(loader).set_state(state)` continues at the same sample."
+        )
 
     def stats(self) -> Stats:
         """Batches, seconds and bytes so far, and who waits for whom."""

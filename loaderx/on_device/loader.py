@@ -92,6 +92,23 @@ class DeviceLoader:
         self._next = jax.jit(self._make_next)
         self._scan = jax.jit(self._make_scan, static_argnums=(0, 1))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        for name, array in self.data.items():
+            if len(array.sharding.device_set) > 1:
+                raise TypeError(
+                    f"a DeviceLoader whose field {name!r} is divided over devices (={array.sharding}) cannot be pickled or "
+                    "copied: devices belong to their process. Make it anew from the data."
+                )
+        arguments = {
+            "batch_size": self.batch_size,
+            "shuffle": self._shuffle is not None,
+            "seed": self._seed,
+            "remainder": self._remainder,
+            "transforms": self._transforms,
+        }
+        data = self._structured({name: np.asarray(array) for name, array in self.data.items()})
+        return _remade, (type(self), data, arguments)
+
     @property
     def steps_per_epoch(self) -> int:
         """Batches of one epoch; with "straddle", whole batches that its rows make up."""
@@ -300,6 +317,11 @@ class DeviceLoader:
                 words = jnp.stack([jnp.asarray(word, jnp.uint32) for word in own])
                 batch = op(batch, jax.random.wrap_key_data(words, impl="threefry2x32"))
         return batch
+
+
+def _remade(kind: Any, data: Any, arguments: dict[str, Any]) -> DeviceLoader:
+    made: DeviceLoader = kind(data, **arguments)
+    return made
 
 
 def _positions(epochs: Any, places: Any, rows: int) -> Pair:
