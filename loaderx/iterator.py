@@ -218,13 +218,13 @@ class LoaderIterator:
             )
         if not isinstance(state, Mapping) or state.keys() != own.keys():
             raise StateError(f"`state` (={state!r}) must be what `get_state()` gave: {list(own)}.")
+        check_mixtures(state["data"], own["data"])
         for name in ("data", "rows", "seed", "shuffle"):
             if strict and state[name] != own[name]:
                 raise StateError(
                     f"`state` belongs to another stream: its {name} is {state[name]!r}, this loader's is "
                     f"{own[name]!r}. strict=False goes on all the same."
                 )
-        check_mixtures(state["data"], own["data"])
         position, step = state["position"], state["step"]
         if not all(type(number) is int and number >= 0 for number in (position, step)):
             raise StateError(

@@ -64,7 +64,8 @@ def plain_array(value: Any, where: str) -> NDArray[Any]:
             f"{where} is a {type(value).__name__} with a unit, which would be lost. Give its numbers, such as "
             "`array.value` or `array.magnitude`."
         )
-    return np.asarray(value)
+    # A map knows its file, by which it is pickled.
+    return value if isinstance(value, np.memmap) else np.asarray(value)
 
 
 def check_dtype(dtype: np.dtype[Any], where: str) -> None:

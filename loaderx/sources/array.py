@@ -1,5 +1,6 @@
 """`NPDataset`: rows of mapped .npy files or of an array, read by compiled code."""
 
+import itertools
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -79,7 +80,8 @@ class NPDataset(LocatedSource):
     def of_column(cls, table: Table, name: str) -> "NPDataset":
         """The rows of a column of a table."""
         column = cls.__new__(cls)
-        parts = [ColumnPart(table, name, number) for number in range(len(table.arrays(name)))]
+        _, starts = table.arrays(name)
+        parts = [ColumnPart(table, name, *ends) for ends in itertools.pairwise(starts)]
         column._hold_any(parts)
         return column
 

@@ -14,6 +14,7 @@ from loaderx.errors import DataError
 
 from .array import NPDataset
 from .download import download as download_file
+from .parts import Table
 from .records.replacing import replacing
 from .source import RecordSource
 
@@ -53,10 +54,11 @@ class CIFAR10(RecordSource):
         super().__init__({name: NPDataset.of_column(batches, name) for name in ("image", "label")})
 
 
-class Batches:
+class Batches(Table):
     """The images and labels of several files, read anew where it is unpickled."""
 
     def __init__(self, paths: list[Path]) -> None:
+        super().__init__()
         self._paths = paths
         batches = [
             read_binary(path) if path.suffix == ".bin" else read_pickled(path) for path in paths
@@ -64,11 +66,10 @@ class Batches:
         planes = np.concatenate([images for images, _ in batches]).reshape(-1, 3, 32, 32)
         images = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
         labels = np.concatenate([labels for _, labels in batches])
-        self._arrays: dict[str, list[NDArray[Any]]] = {"image": [images], "label": [labels]}
+        self._fields = {"image": images, "label": labels}
 
-    def arrays(self, name: str) -> list[NDArray[Any]]:
-        """The images or the labels."""
-        return self._arrays[name]
+    def read(self, name: str) -> list[NDArray[Any]]:
+        return [self._fields[name]]
 
     def __repr__(self) -> str:
         return f"{self._paths[0]} and {len(self._paths) - 1} more files"

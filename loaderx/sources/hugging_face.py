@@ -13,8 +13,10 @@ from loaderx.errors import ArgumentError, DataError
 from .array import NPDataset
 from .extras import require
 from .object import ObjectSource
+from .parts import Table
 from .source import RecordSource, Source
-from .views import Table, view
+from .views import Table as Listed
+from .views import view
 
 
 class HFDataset(RecordSource):
@@ -61,9 +63,10 @@ class HFDataset(RecordSource):
         columns_of = Columns(dataset)
         fields: dict[str, Source] = {}
         for name in names:
-            if columns_of.arrays(name):
+            # None are found if its values must be decoded.
+            if columns_of.arrays(name)[0]:
                 source = NPDataset.of_column(columns_of, name)
-                fields[name] = source if rows is None else view(source, Table(rows))
+                fields[name] = source if rows is None else view(source, Listed(rows))
                 continue
             if saved:
                 for chunk in dataset.data.column(name).chunks:
@@ -72,18 +75,15 @@ class HFDataset(RecordSource):
         super().__init__(fields)
 
 
-class Columns:
+class Columns(Table):
     """The columns of a data set, which `datasets` pickles by the paths of its files where it has some."""
 
     def __init__(self, dataset: Any) -> None:
+        super().__init__()
         self._dataset = dataset
-        self._arrays: dict[str, list[NDArray[Any]]] = {}
 
-    def arrays(self, name: str) -> list[NDArray[Any]]:
-        """The chunks of a column where they lie; none if its values must be decoded."""
-        if name not in self._arrays:
-            self._arrays[name] = _located(self._dataset.data.column(name), name)
-        return self._arrays[name]
+    def read(self, name: str) -> list[NDArray[Any]]:
+        return _located(self._dataset.data.column(name), name)
 
     def __repr__(self) -> str:
         return "the data set"

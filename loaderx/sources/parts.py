@@ -1,9 +1,11 @@
 """Arrays that rows lie in, each of which can be had again in another process."""
 
+import bisect
 import copy
 import os
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,18 +62,41 @@ class ArrayPart(Part):
         return ArrayPart, (np.asarray(self.array),)
 
 
-class Table(Protocol):
-    """Columns by name, in one or several arrays each."""
+class Table(ABC):
+    """Columns by name, each in one or several arrays."""
 
-    def arrays(self, name: str) -> list[NDArray[Any]]: ...
+    def __init__(self) -> None:
+        self._columns: dict[str, tuple[list[NDArray[Any]], list[int]]] = {}
+
+    @abstractmethod
+    def read(self, name: str) -> list[NDArray[Any]]:
+        """The arrays of a column, each of which has rows."""
+
+    def arrays(self, name: str) -> tuple[list[NDArray[Any]], list[int]]:
+        """The same, read once, and where each begins."""
+        if name not in self._columns:
+            arrays = self.read(name)
+            self._columns[name] = arrays, np.cumsum([0] + [len(array) for array in arrays]).tolist()
+        return self._columns[name]
+
+    def rows(self, name: str, start: int, stop: int) -> NDArray[Any]:
+        """Some rows of a column, in place where they are in one array."""
+        arrays, starts = self.arrays(name)
+        first = max(0, bisect.bisect_right(starts, start) - 1)
+        found = [
+            array[max(0, start - begin) : stop - begin]
+            for array, begin in zip(arrays[first:], starts[first:], strict=False)
+            if begin < stop
+        ]
+        return found[0] if len(found) == 1 else np.concatenate(found or [arrays[0][:0]])
 
 
 class ColumnPart(Part):
-    """One of the arrays of a column."""
+    """Some rows of a column, those from `start` to `stop`: read again, it may be divided into other arrays."""
 
-    def __init__(self, table: Table, name: str, number: int) -> None:
-        self.arguments = table, name, number
-        self.array = table.arrays(name)[number]
+    def __init__(self, table: Table, name: str, start: int, stop: int) -> None:
+        self.arguments = table, name, start, stop
+        self.array = table.rows(name, start, stop)
 
 
 def remade(

@@ -12,6 +12,7 @@ from loaderx.errors import ArgumentError, DataError
 
 from .array import NPDataset
 from .extras import require
+from .parts import Table
 from .source import RecordSource
 
 READERS = {
@@ -57,20 +58,15 @@ class PolarsDataset(RecordSource):
         super().__init__({name: NPDataset.of_column(columns_of, name) for name in names})
 
 
-class Columns:
+class Columns(Table):
     """The columns of a frame, which is pickled by the path of its file where it has one."""
 
     def __init__(self, path: Path | None, names: list[str], frame: Any) -> None:
+        super().__init__()
         self._path, self._names, self._frame = path, names, frame
-        self._arrays: dict[str, list[NDArray[Any]]] = {}
 
-    def arrays(self, name: str) -> list[NDArray[Any]]:
-        """The chunks of a column."""
-        if name not in self._arrays:
-            self._arrays[name] = _arrays(
-                require("polars", "polars", "PolarsDataset"), self._frame[name]
-            )
-        return self._arrays[name]
+    def read(self, name: str) -> list[NDArray[Any]]:
+        return _arrays(require("polars", "polars", "PolarsDataset"), self._frame[name])
 
     def __repr__(self) -> str:
         return str(self._path or "the frame")
