@@ -96,8 +96,8 @@ class DeviceLoader:
         for name, array in self.data.items():
             if len(array.sharding.device_set) > 1:
                 raise TypeError(
-                    f"a DeviceLoader whose field {name!r} is divided over devices (={array.sharding}) cannot be pickled "
-                    "or copied: devices belong to their process. Make it anew from the data."
+                    f"a DeviceLoader whose field {name!r} is divided over devices (={array.sharding}) cannot be "
+                    "pickled or copied: devices belong to their process. Make it anew from the data."
                 )
         arguments = {
             "batch_size": self.batch_size,

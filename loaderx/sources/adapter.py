@@ -53,6 +53,7 @@ def as_source(data: Any) -> Source:
     if hasattr(data, "__len__") and (hasattr(data, "__getitem__") or hasattr(data, "__getitems__")):
         # jax.Array and others that are arrays in all but type: their memory is read in place where it can be.
         if hasattr(data, "__array__"):
+            _check_nulls(data, f"the source of type {type(data).__name__}")
             return NPDataset(plain_array(data, f"the source of type {type(data).__name__}"))
         return ObjectSource(data)
     raise TypeError(
@@ -114,11 +115,23 @@ def _frame(data: Any) -> Source | None:
     return None
 
 
+def _check_nulls(column: Any, where: str) -> None:
+    """Refuse nulls that are no values of a dtype: as an array, a column of integers would become one of floats."""
+    nulls = getattr(column, "null_count", 0)  # of pyarrow, and as a method of polars
+    nulls = nulls() if callable(nulls) else nulls
+    if not isinstance(getattr(column, "dtype", None), np.dtype) and hasattr(column, "isna"):
+        nulls = int(np.sum(column.isna()))  # of pandas, which marks them in some dtypes of its own
+    if nulls:
+        raise ArgumentError(f"{where} has {nulls} nulls. Fill them or drop their rows first.")
+
+
 def _pandas_columns(frame: Any) -> Source:
     if len({str(name) for name in frame.columns}) != max(frame.shape[1], 1):
         raise ArgumentError(
             f"a DataFrame is read as a dict of its columns, which need different names, not {list(frame.columns)}."
         )
+    for name in frame.columns:
+        _check_nulls(frame[name], f"column {name!r} of the DataFrame")
     columns = {str(name): frame[name].to_numpy() for name in frame.columns}
     for name, column in columns.items():
         if column.dtype.kind not in "biufcmM":
