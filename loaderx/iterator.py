@@ -206,7 +206,7 @@ class LoaderIterator:
 
         Batch size, number of processes, devices and workers, and the parameters of transforms may be others. A state of
         another data set, length, seed or shuffle setting is refused unless `strict` is False. One of another Mixture is
-        refused always.
+        refused always; other `weights` are no obstacle then, as draws with replacement do not depend on one another.
         """
         self._check_open()
         own = self.get_state()

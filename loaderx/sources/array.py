@@ -28,6 +28,9 @@ class NPDataset(LocatedSource):
 
     `data` is a path, a list of paths whose rows follow one another, or an array. Rows are the entries along the
     first axis, of any shape, dtype, memory order and byte order; they are delivered in native byte order.
+
+    Files are pickled by their absolute paths, as are arrays that `np.load(path, mmap_mode="r")` gave as a whole; all
+    other arrays are pickled by value.
     """
 
     def __init__(self, data: Path | Sequence[Path] | NDArray[Any]) -> None:

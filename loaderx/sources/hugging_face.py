@@ -36,6 +36,8 @@ class HFDataset(RecordSource):
         saved = isinstance(dataset, str | os.PathLike)
         if isinstance(dataset, str | os.PathLike):
             path = os.fspath(dataset)
+            # `datasets` pickles the paths of files as it was given them. This may also be an address.
+            path = os.path.abspath(path) if os.path.exists(path) else path  # noqa: PTH100, PTH110
             dataset = datasets.load_from_disk(path)
             if isinstance(dataset, datasets.DatasetDict):
                 raise ArgumentError(

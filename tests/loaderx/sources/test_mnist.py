@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from loaderx import DataError, Spec
-from loaderx.sources import mnist
+from loaderx.sources import download, mnist
 from loaderx.sources.mnist import MNIST, IDXDataset
 from tests.loaderx.sources.loading import assert_loads, serving
 from tests.loaderx.sources.rows import assert_delivers, assert_same, values
@@ -235,3 +235,11 @@ def test_a_file_packed_as_well_as_can_be_is_read(tmp_path):
     path = tmp_path / "zeros.gz"
     path.write_bytes(gzip.compress(idx(np.zeros((4000, 28, 28), np.uint8))))
     assert not IDXDataset(path)[:].any()
+
+
+def test_a_server_that_does_not_end_is_not_listened_to(tmp_path, mirror, checksums, monkeypatch):
+    monkeypatch.setattr(download, "MOST_BYTES", 100)
+    folder = tmp_path / "folder"
+    with pytest.raises(DataError, match="delivers more than 100 bytes; nothing was kept"):
+        MNIST(folder, download=True)
+    assert list(folder.iterdir()) == []
