@@ -2,6 +2,8 @@
 
 from typing import Any, Self
 
+LONGEST = 1000
+
 
 class Written:
     """An object that keeps the arguments it was made with, to show them."""
@@ -21,7 +23,7 @@ class Written:
 
 
 def _kept(value: Any) -> Any:
-    """A copy of lists, tuples and dicts, with the same things in them."""
-    if type(value) in (list, tuple):
+    """A copy of lists, tuples and dicts, with the same things in them; long lists are data, and stay what they are."""
+    if type(value) in (list, tuple) and len(value) <= LONGEST:
         return type(value)(map(_kept, value))
     return {name: _kept(entry) for name, entry in value.items()} if type(value) is dict else value

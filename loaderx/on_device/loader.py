@@ -14,6 +14,7 @@ from loaderx.device import JaxHandOff
 from loaderx.errors import ArgumentError, StateError
 from loaderx.kernels.random import DRAWS, ORDER
 from loaderx.shuffle import number_of
+from loaderx.spec import plain_array
 
 from .transforms import DeviceTransform, Samples
 from .words import Pair, Shuffle, add, fold, high_word, pair_of
@@ -350,7 +351,12 @@ def _on_device(named: Mapping[str, Any]) -> dict[str, jax.Array]:
         raise ArgumentError("`data` has no fields.")
     arrays: dict[str, Any] = {}
     for name, value in named.items():
-        array = value if isinstance(value, jax.Array) else _for_jax(name, np.asarray(value))
+        if hasattr(value, "columns"):
+            raise ArgumentError(
+                f"`data` field {name!r} is a table ({type(value).__name__}); give its columns as a dict of arrays."
+            )
+        where = f"`data` field {name!r}"
+        array = value if isinstance(value, jax.Array) else _for_jax(name, plain_array(value, where))
         if array.ndim == 0:
             raise ArgumentError(f"`data` field {name!r} must be an array of rows, not {value!r}.")
         arrays[name] = array

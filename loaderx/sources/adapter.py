@@ -106,7 +106,6 @@ def _frame(data: Any) -> Source | None:
             "pyarrow",
             "RecordBatch",
         ): "Give its columns as a dict, such as {name: batch[name].to_numpy()}.",
-        ("xarray", "Dataset"): "Give its variables as a dict of arrays.",
     }.get((package, kind))
     if package == "scipy" and hasattr(data, "toarray"):
         advice = "Give `matrix.toarray()`, or an object with `__len__` and `__getitem__` that makes a row of it."

@@ -488,6 +488,13 @@ def test_lists_that_were_changed_later_are_as_they_were(tmp_path):
     assert_same(copy.copy(loader).batch(0), loader.batch(0))
 
 
+def test_long_lists_are_not_copied():
+    rows = [[number, number + 1] for number in range(5000)]
+    loader = DataLoader(rows, batch_size=4, output="numpy")
+    assert loader._written[0][0] is rows
+    assert_same(copy.copy(loader).batch(2), loader.batch(2))
+
+
 def test_arrays_that_decide_the_order_and_were_changed_later_are_refused():
     weights = np.ones(ROWS)
     loader = DataLoader(IMAGES, weights=weights, output="numpy")

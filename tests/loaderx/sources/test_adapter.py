@@ -13,6 +13,7 @@ import scipy.sparse
 from loaderx import (
     ArgumentError,
     DataLoader,
+    DeviceLoader,
     NPDataset,
     Spec,
     TokenDataset,
@@ -138,6 +139,8 @@ def test_a_frame_that_is_a_field_says_what_to_pass():
     for data in ({"x": pd.DataFrame(FRAME)}, (pd.DataFrame(FRAME), np.arange(3))):
         with pytest.raises(ArgumentError, match=r"with fields of its own .*one by one"):
             DataLoader(data)
+    with pytest.raises(ArgumentError, match=r"'data' is a table .*columns as a dict of arrays"):
+        DeviceLoader(pd.DataFrame(FRAME))
 
 
 REFUSED = {
@@ -214,6 +217,7 @@ MASKED_PLACES = {
     "rows": lambda array: as_source([array, array]),
     "later rows": lambda array: as_source([np.asarray(array), array])[:],
     "weights": lambda array: DataLoader(np.arange(4), weights=array[0]),
+    "a device": lambda array: DeviceLoader(array),
     "samples": lambda array: pipeline([transforms.Identity()])(array),
     "tokens": lambda array: TokenDataset(array[0], 1),
 }
