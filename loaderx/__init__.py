@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .sources import NPDataset as NPDataset
     from .sources import Source as Source
     from .sources import concatenate as concatenate
+    from .sources import select as select
+    from .sources import split as split
     from .sources.cifar import CIFAR10 as CIFAR10
     from .sources.hugging_face import HFDataset as HFDataset
     from .sources.image_folder import ImageFolder as ImageFolder
@@ -61,6 +63,8 @@ _HOMES = {
     "TransformError": "errors",
     "concatenate": "sources",
     "pipeline": "compiler.direct",
+    "select": "sources",
+    "split": "sources",
     "transform": "transforms",
     "write_array_record": "sources.records.writer",
 }

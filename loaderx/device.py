@@ -276,6 +276,22 @@ class JaxHandOff:
             self._known = {}
 
 
+class OwnDevices:
+    """A sharding on its way into a copy of a loader, which cannot leave the process."""
+
+    def __init__(self, sharding: "Shardings") -> None:
+        self.sharding = sharding
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "OwnDevices":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(
+            f"a DataLoader with `sharding` (={self.sharding}) cannot be pickled: devices belong to their process. Make "
+            "the loader in the process that uses it, or pickle one without `sharding`."
+        )
+
+
 def _same(one: Any, other: Any) -> bool:
     # By their bytes: a NaN is not equal to itself, and NumPy does not know where bfloat16 has them.
     return (

@@ -14,6 +14,7 @@ from typing import Any, Literal, NoReturn, Self
 from . import shutdown
 from .errors import ArgumentError, ClosedError, StateError
 from .order import Span
+from .picking import check_mixtures
 from .prefetch import BatchTask, WorkerPool, start_all
 from .recipe import Recipe
 
@@ -309,7 +310,8 @@ class LoaderIterator:
         """Go on where the iterator was that gave this state, at the same sample.
 
         Batch size, number of processes, devices and workers, and the parameters of transforms may be others. A state of
-        another data set, length, seed or shuffle setting is refused unless `strict` is False.
+        another data set, length, seed or shuffle setting is refused unless `strict` is False. One of another Mixture is
+        refused always; other `weights` are no obstacle then, as draws with replacement do not depend on one another.
         """
         self._check_open()
         own = self.get_state()
@@ -321,6 +323,7 @@ class LoaderIterator:
             )
         if not isinstance(state, Mapping) or state.keys() != own.keys():
             raise StateError(f"`state` (={state!r}) must be what `get_state()` gave: {list(own)}.")
+        check_mixtures(state["data"], own["data"])
         for name in ("data", "rows", "seed", "shuffle"):
             if strict and state[name] != own[name]:
                 raise StateError(
@@ -368,6 +371,12 @@ class LoaderIterator:
         finally:
             if "thread" in self._turn and self._turn["thread"] == thread:
                 del self._turn["thread"]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(
+            "an iterator cannot be pickled or copied: it has threads. Pickle the loader and `iterator.get_state()`; "
+            "`iter(loader).set_state(state)` continues at the same sample."
+        )
 
     def stats(self) -> Stats:
         """Batches, seconds and bytes so far, and who waits for whom."""

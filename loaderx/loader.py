@@ -15,16 +15,17 @@ from .compiler.chain import Chain
 from .compiler.entries import chains
 from .compiler.explain import explain
 from .cores import cores
-from .device import JaxHandOff
-from .errors import ArgumentError
+from .device import JaxHandOff, OwnDevices
+from .errors import ArgumentError, DataError
 from .iterator import History, LoaderIterator
 from .order import Order, Remainder, Span
 from .picking import MOST_ROWS, Mixed, Picker, Weighted
 from .ranges import Ranges, union
 from .recipe import MASK, MASK_SPEC, Recipe, with_mask
-from .sources import LocatedSource, Mixture, RecordSource, Source, as_source
+from .sources import LocatedSource, Mixture, RecordSource, Source, as_rows, as_source
 from .sources.source import RowSpec, check_lengths, specs_of
-from .spec import Spec
+from .spec import Spec, plain_array
+from .written import Written
 
 if TYPE_CHECKING:
     from jax.sharding import Sharding
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from .on_device.callback import Stream
 
 
-class DataLoader:
+class DataLoader(Written):
     """Batches of rows: endless, shuffled anew in every epoch, the same for the same seed, resumable at any step.
 
     dataset     a source, an array, or a dict or tuple of these; batches have the same structure
@@ -181,6 +182,13 @@ class DataLoader:
         """How a batch is laid out over devices."""
         return self._sharding
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        given, named = self._written
+        plain = {name: value for name, value in named.items() if name != "sharding"}
+        devices = OwnDevices(named["sharding"]) if named.get("sharding") is not None else None
+        stream = self._recipe.order.rows, self._recipe.description
+        return _remade, (type(self), given, plain, devices, stream)
+
     def __iter__(self) -> LoaderIterator:
         """Return a new iterator from the start of the stream; several may run side by side."""
         return self._iterator(LoaderIterator(self._recipe, self._workers, self._history))
@@ -272,30 +280,32 @@ class DataLoader:
         return loader_html(self)
 
 
+def _remade(
+    kind: Any,
+    given: tuple[Any, ...],
+    named: dict[str, Any],
+    devices: OwnDevices | None,
+    stream: tuple[int, str],
+) -> DataLoader:
+    """Make a loader of the arguments of another one, in this process or in the one it was pickled for."""
+    if devices is not None:
+        named = {**named, "sharding": devices.sharding}
+    made: DataLoader = kind(*given, **named)
+    found = made._recipe.order.rows, made._recipe.description
+    if found != stream:
+        raise DataError(
+            f"the data or the weights of a loader have changed since it was made: it had {stream[0]} rows of "
+            f"{stream[1]}, its copy has {found[0]} rows of {found[1]}. Make a new loader."
+        )
+    return made
+
+
 def _fields(dataset: Any, labelset: Any) -> tuple[RowSpec, dict[str, Source]]:
     """The structure of a row, and the sources that fill it."""
     if labelset is not None:
         dataset = {"data": dataset, "label": labelset}
     if isinstance(dataset, Mapping):
-        for name, value in dataset.items():
-            if isinstance(value, Mapping):
-                raise ArgumentError(
-                    f"field {name!r} is a dict (of {list(value)}). Pass its fields one by one."
-                )
-        fields: dict[str, Source] = {}
-        for name, value in dataset.items():
-            source = as_source(value)
-            own = {str(name): source}
-            if isinstance(source, RecordSource) and source.main is not None:
-                own = source.named(str(name))
-            twice = sorted(own.keys() & (fields.keys() | dataset.keys() - {name}))
-            if twice:
-                raise ArgumentError(
-                    f"field {name!r} brings a field {twice[0]!r} with it, and there is one already."
-                )
-            fields.update(own)
-        record = RecordSource(fields)
-        return record.spec, record.fields
+        dataset = as_rows(dataset)
     if isinstance(dataset, tuple):
         named = {str(number): as_source(value) for number, value in enumerate(dataset)}
         check_lengths(named)
@@ -328,7 +338,7 @@ def _picker(dataset: Any, weights: Any, rows: int, shuffle: bool, seed: int) -> 
         raise ArgumentError("`weights` and a Mixture do not go together.")
     if not shuffle:
         raise ArgumentError("`weights` draws rows at random; it does not go with shuffle=False.")
-    numbers = np.asarray(weights)
+    numbers = plain_array(weights, "`weights`")
     if numbers.shape != (rows,) or numbers.dtype.kind not in "fiub":
         raise ArgumentError(
             f"`weights` must be {rows} numbers, one per row, not {Spec(numbers.shape, numbers.dtype)}."

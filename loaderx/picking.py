@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import StateError
 from .kernels.alias import build_alias, draw_rows
 from .kernels.random import ORDER
 from .shuffle import Permutation, derive
@@ -17,6 +18,8 @@ Positions = NDArray[np.int64]
 # Of shares that are no ratios of smaller numbers; products with it fit into 64 bits.
 LARGEST_DENOMINATOR = 2**31
 MOST_ROWS = 2**32
+# How the description of one begins.
+MIXTURE = "mixture "
 
 
 class Picker(ABC):
@@ -32,7 +35,11 @@ class Picker(ABC):
 
 
 class Weighted(Picker):
-    """Rows drawn with replacement, each as often as its weight says."""
+    """Rows drawn with replacement, each as often as its weight says.
+
+    No draw depends on those before it. So a stream may continue with other weights from any sample on, where the caller
+    asks for that by strict=False.
+    """
 
     def __init__(self, weights: NDArray[np.float64], seed: int) -> None:
         self._key = np.uint64(derive(seed, ORDER, 0, 1))
@@ -81,7 +88,7 @@ class Mixed(Picker):
 
     def describe(self) -> str:
         parts = zip(self._lengths, self._shares, strict=True)
-        return "mixture " + ", ".join(f"{length} x {share}" for length, share in parts)
+        return MIXTURE + ", ".join(f"{length} x {share}" for length, share in parts)
 
     def _descend(
         self, node: "_Node", places: Positions, numbers: Positions, out: Positions
@@ -111,6 +118,26 @@ class Mixed(Picker):
 
     def _new_permutation(self, part: int, epoch: int) -> Permutation:
         return Permutation(self._lengths[part], derive(self._seed, ORDER, epoch, 2, part))
+
+
+def check_mixtures(given: object, own: str) -> None:
+    """Refuse to continue a Mixture with other shares or lengths, or as something else, by the data of two states.
+
+    How far each part was walked through follows from the position and these numbers alone.
+    """
+    theirs, mine = (_mixture(str(data)) for data in (given, own))
+    if theirs != mine and given != own:
+        raise StateError(
+            f"`state` is of {theirs or 'no mixture'}, this loader's data of {mine or 'no mixture'} (rows x share of "
+            "each part). A Mixture cannot continue with other weights or lengths, also not with strict=False: rows "
+            "would be repeated and skipped. Keep its parts as they were, or begin a new stream."
+        )
+
+
+def _mixture(data: str) -> str:
+    """What a state says of a mixture, or nothing."""
+    _, mark, parts = data.rpartition(f"; {MIXTURE}")
+    return mark[2:] + parts if mark else ""
 
 
 # Either a part, or the share of the left of two nodes, and these.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from .errors import ArgumentError
 
@@ -45,6 +45,27 @@ class Spec:
 def narrowed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The 32-bit dtype that JAX uses for a 64-bit one while x64 is off."""
     return _NARROW.get(dtype, dtype)
+
+
+def plain_array(value: Any, where: str) -> NDArray[Any]:
+    """Return an array of the numbers of `value`; refuse what means more than its numbers: masks and units."""
+    if type(value) is np.ndarray:
+        return value
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError(
+            f"{where} is a masked array, and its mask would be lost. Give `array.filled(...)`, or two fields: "
+            '{"data": array.data, "mask": np.ma.getmaskarray(array)}.'
+        )
+    # Of other types than arrays by their class: to a column of pandas any name is one of its rows.
+    owner = value if isinstance(value, np.ndarray) else type(value)
+    units = [getattr(value, name) for name in ("units", "unit") if hasattr(owner, name)]
+    if hasattr(value, "__array__") and any(not isinstance(unit, str | None) for unit in units):
+        raise ArgumentError(
+            f"{where} is a {type(value).__name__} with a unit, which would be lost. Give its numbers, such as "
+            "`array.value` or `array.magnitude`."
+        )
+    # A map knows its file, by which it is pickled.
+    return value if isinstance(value, np.memmap) else np.asarray(value)
 
 
 def check_dtype(dtype: np.dtype[Any], where: str) -> None:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError
 from loaderx.sources.located import located_in
-from loaderx.spec import Spec, check_dtype
+from loaderx.spec import Spec, check_dtype, plain_array
 
 from .chain import Chain
 from .entries import chains
@@ -26,7 +26,7 @@ class DirectPipeline:
 
         `positions` are the places in a stream that samples draw their random numbers for; without them 0, 1, 2, ...
         """
-        given = np.asarray(samples)
+        given = plain_array(samples, "`samples`")
         if given.ndim == 0 or len(given) == 0:
             raise ArgumentError(
                 f"`samples` must be an array of at least one sample, not of shape {given.shape}."
@@ -63,6 +63,9 @@ class DirectPipeline:
                 )
             self._chains[spec] = found["data"]
         return self._chains[spec]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DirectPipeline, (self._transforms, self._seed)
 
     def _repr_html_(self) -> str:
         from loaderx.html import pipeline_html

@@ -14,6 +14,7 @@ from loaderx.device import JaxHandOff
 from loaderx.errors import ArgumentError, StateError
 from loaderx.kernels.random import DRAWS, ORDER
 from loaderx.shuffle import number_of
+from loaderx.spec import plain_array
 
 from .transforms import DeviceTransform, Samples
 from .words import Pair, Shuffle, add, fold, high_word, pair_of
@@ -91,6 +92,23 @@ class DeviceLoader:
         # Both belong to this loader, so that what they compiled goes when it goes.
         self._next = jax.jit(self._make_next)
         self._scan = jax.jit(self._make_scan, static_argnums=(0, 1))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        for name, array in self.data.items():
+            if len(array.sharding.device_set) > 1:
+                raise TypeError(
+                    f"a DeviceLoader whose field {name!r} is divided over devices (={array.sharding}) cannot be "
+                    "pickled or copied: devices belong to their process. Make it anew from the data."
+                )
+        arguments = {
+            "batch_size": self.batch_size,
+            "shuffle": self._shuffle is not None,
+            "seed": self._seed,
+            "remainder": self._remainder,
+            "transforms": self._transforms,
+        }
+        data = self._structured({name: np.asarray(array) for name, array in self.data.items()})
+        return _remade, (type(self), data, arguments)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -302,6 +320,11 @@ class DeviceLoader:
         return batch
 
 
+def _remade(kind: Any, data: Any, arguments: dict[str, Any]) -> DeviceLoader:
+    made: DeviceLoader = kind(data, **arguments)
+    return made
+
+
 def _positions(epochs: Any, places: Any, rows: int) -> Pair:
     """epoch * rows + place, to 64 bits."""
     product = epochs * np.uint32(rows), high_word(epochs, np.uint32(rows))
@@ -328,7 +351,12 @@ def _on_device(named: Mapping[str, Any]) -> dict[str, jax.Array]:
         raise ArgumentError("`data` has no fields.")
     arrays: dict[str, Any] = {}
     for name, value in named.items():
-        array = value if isinstance(value, jax.Array) else _for_jax(name, np.asarray(value))
+        if hasattr(value, "columns"):
+            raise ArgumentError(
+                f"`data` field {name!r} is a table ({type(value).__name__}); give its columns as a dict of arrays."
+            )
+        where = f"`data` field {name!r}"
+        array = value if isinstance(value, jax.Array) else _for_jax(name, plain_array(value, where))
         if array.ndim == 0:
             raise ArgumentError(f"`data` field {name!r} must be an array of rows, not {value!r}.")
         arrays[name] = array

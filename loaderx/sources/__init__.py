@@ -1,5 +1,6 @@
 """Where rows come from: mapped files, arrays in memory, any Python object, and views of these."""
 
+from .adapter import as_rows as as_rows
 from .adapter import as_source as as_source
 from .array import NPDataset as NPDataset
 from .folder import Dataset as Dataset
@@ -9,3 +10,5 @@ from .source import LocatedSource as LocatedSource
 from .source import RecordSource as RecordSource
 from .source import Source as Source
 from .views import concatenate as concatenate
+from .views import select as select
+from .views import split as split

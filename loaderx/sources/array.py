@@ -1,5 +1,6 @@
 """`NPDataset`: rows of mapped .npy files or of an array, read by compiled code."""
 
+import itertools
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,11 +10,12 @@ from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError, DataError
 from loaderx.kernels.gather import locate_rows
-from loaderx.spec import Spec, check_dtype
+from loaderx.spec import Spec, check_dtype, plain_array
 
 from .layout import Layout, layout_of
 from .located import Located
 from .npy import MappedFile
+from .parts import ArrayPart, ColumnPart, Part, Table
 from .source import LocatedSource, Rows
 
 Path = str | os.PathLike[str]
@@ -26,12 +28,15 @@ class NPDataset(LocatedSource):
 
     `data` is a path, a list of paths whose rows follow one another, or an array. Rows are the entries along the
     first axis, of any shape, dtype, memory order and byte order; they are delivered in native byte order.
+
+    Files are pickled by their absolute paths, as are arrays that `np.load(path, mmap_mode="r")` gave as a whole; all
+    other arrays are pickled by value.
     """
 
     def __init__(self, data: Path | Sequence[Path] | NDArray[Any]) -> None:
-        files: list[MappedFile | None] = []
+        parts: list[Part]
         if isinstance(data, np.ndarray):
-            arrays, names = [data], ["the array"]
+            parts, names = [ArrayPart(plain_array(data, "`data`"))], ["the array"]
             check_dtype(data.dtype, "the array")
         else:
             paths: list[Path] = []
@@ -43,9 +48,8 @@ class NPDataset(LocatedSource):
                 raise ArgumentError(
                     f"`data` (={data!r}) must be a path, a list of paths, or a NumPy array."
                 )
-            mapped = [MappedFile(path) for path in paths]
-            arrays, names = [file.array for file in mapped], [str(file.path) for file in mapped]
-            files = list(mapped)
+            parts, names = [MappedFile(path) for path in paths], [str(path) for path in paths]
+        arrays = [part.array for part in parts]
         for array, name in zip(arrays, names, strict=True):
             _check_rows(array, name, arrays[0], names[0])
         layouts = [layout_of(array) for array in arrays]
@@ -55,13 +59,12 @@ class NPDataset(LocatedSource):
                     f"{names[0]} and {name} lie differently in memory (C and Fortran order, or byte "
                     "order). Open them as two data sets and add these."
                 )
-        self._hold(arrays, files or [None], layouts[0])
+        self._hold(parts, layouts[0])
 
-    def _hold(
-        self, arrays: Sequence[NDArray[Any]], files: Sequence[MappedFile | None], layout: Layout
-    ) -> None:
-        self._arrays = tuple(arrays)  # Their memory must stay while addresses point into it.
-        self._files = tuple(files)
+    def _hold(self, parts: Sequence[Part], layout: Layout) -> None:
+        self._parts = tuple(parts)
+        # Their memory must stay while addresses point into it.
+        self._arrays = arrays = tuple(part.array for part in parts)
         self._layout = layout
         first = arrays[0]
         self._spec = Spec(first.shape[1:], first.dtype.newbyteorder("="))
@@ -73,12 +76,34 @@ class NPDataset(LocatedSource):
     def joined(cls, sources: Sequence["NPDataset"]) -> "NPDataset":
         """The rows of several data sets with the same layout, one after the other."""
         joined = cls.__new__(cls)
-        joined._hold(
-            [array for source in sources for array in source._arrays],
-            [file for source in sources for file in source._files],
-            sources[0]._layout,
-        )
+        joined._hold([part for source in sources for part in source._parts], sources[0]._layout)
         return joined
+
+    @classmethod
+    def of_column(cls, table: Table, name: str) -> "NPDataset":
+        """The rows of a column of a table."""
+        column = cls.__new__(cls)
+        _, starts = table.arrays(name)
+        parts = [ColumnPart(table, name, *ends) for ends in itertools.pairwise(starts)]
+        column._hold_any(parts)
+        return column
+
+    def _hold_any(self, parts: Sequence[Part]) -> None:
+        layouts = [layout_of(part.array) for part in parts]
+        if not all(layout.same_as(layouts[0]) for layout in layouts):
+            # Arrays that lie differently, some perhaps with gaps, which they lose when they are pickled.
+            plain = [np.require(part.array, requirements=["C", "A"]) for part in parts]
+            parts = [ArrayPart(array) for array in plain]
+        self._hold(parts, layout_of(parts[0].array))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # No addresses, and nothing that lies there: both follow from the parts.
+        held = ("_arrays", "_layout", "_spec", "_starts", "_bases", "_strides")
+        return {name: value for name, value in self.__dict__.items() if name not in held}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._hold_any(self._parts)
 
     @property
     def spec(self) -> Spec:
@@ -100,19 +125,16 @@ class NPDataset(LocatedSource):
 
     def check(self) -> None:
         """Raise if a file shrank since it was opened."""
-        for file in self._files:
-            if file is not None:
-                file.check()
+        for part in self._parts:
+            part.check()
 
     def locate(self, rows: Rows) -> Located:
         # Every way to the rows leads through here: batches, brackets and views.
-        touched: Iterable[int] = range(len(self._files))
-        if len(self._files) > FEW_FILES:
+        touched: Iterable[int] = range(len(self._parts))
+        if len(self._parts) > FEW_FILES:
             touched = np.unique(np.searchsorted(self._starts, rows, side="right") - 1)
         for number in touched:
-            file = self._files[number]
-            if file is not None:
-                file.check()
+            self._parts[number].check()
         addresses = np.empty(len(rows), np.int64)
         locate_rows(rows, self._starts, self._bases, self._strides, addresses)
         return Located(addresses, hold=self._arrays)

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from loaderx.errors import DataError
 
 from .array import NPDataset
 from .download import download as download_file
+from .parts import Table
 from .records.replacing import replacing
 from .source import RecordSource
 
@@ -48,14 +50,32 @@ class CIFAR10(RecordSource):
     def __init__(
         self, folder: str | os.PathLike[str], train: bool = True, download: bool = False
     ) -> None:
+        batches = Batches(_find(Path(folder).absolute(), TRAIN if train else TEST, download))
+        super().__init__({name: NPDataset.of_column(batches, name) for name in ("image", "label")})
+
+
+class Batches(Table):
+    """The images and labels of several files, read anew where it is unpickled."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        super().__init__()
+        self._paths = paths
         batches = [
-            read_binary(path) if path.suffix == ".bin" else read_pickled(path)
-            for path in _find(Path(folder), TRAIN if train else TEST, download)
+            read_binary(path) if path.suffix == ".bin" else read_pickled(path) for path in paths
         ]
         planes = np.concatenate([images for images, _ in batches]).reshape(-1, 3, 32, 32)
-        labels = np.concatenate([labels for _, labels in batches])
         images = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
-        super().__init__({"image": NPDataset(images), "label": NPDataset(labels)})
+        labels = np.concatenate([labels for _, labels in batches])
+        self._fields = {"image": images, "label": labels}
+
+    def read(self, name: str) -> list[NDArray[Any]]:
+        return [self._fields[name]]
+
+    def __repr__(self) -> str:
+        return f"{self._paths[0]} and {len(self._paths) - 1} more files"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Batches, (self._paths,)
 
 
 def read_binary(path: Path) -> Batch:
@@ -203,4 +223,4 @@ def _extract(archive: Path, folder: Path) -> None:
             if member is None:
                 raise DataError(f"{name}.bin in {archive} is not a file.")
             with replacing(folder / f"{name}.bin") as file:
-                file.write(member.read())
+                shutil.copyfileobj(member, file)

@@ -11,6 +11,8 @@ from loaderx.errors import DataError
 from .records.replacing import replacing
 
 BLOCK = 1 << 20
+# No data set here has a file as large: what goes on for longer is something else, and would fill the disk.
+MOST_BYTES = 1 << 30
 # Without any byte from the server.
 PATIENCE_SECONDS = 60
 
@@ -31,7 +33,13 @@ def download(url: str, path: Path, sha256: str) -> None:
                 disable=None,
             ) as bar,
         ):
+            received = 0
             while block := response.read(BLOCK):
+                received += len(block)
+                if received > MOST_BYTES:
+                    raise DataError(
+                        f"{url} delivers more than {MOST_BYTES} bytes; nothing was kept."
+                    )
                 digest.update(block)
                 file.write(block)
                 bar.update(len(block))

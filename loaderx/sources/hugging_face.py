@@ -13,8 +13,10 @@ from loaderx.errors import ArgumentError, DataError
 from .array import NPDataset
 from .extras import require
 from .object import ObjectSource
+from .parts import Table
 from .source import RecordSource, Source
-from .views import Table, concatenate, view
+from .views import Table as Listed
+from .views import view
 
 
 class HFDataset(RecordSource):
@@ -31,8 +33,11 @@ class HFDataset(RecordSource):
 
     def __init__(self, dataset: Any, columns: Sequence[str] | None = None) -> None:
         datasets = require("datasets", "huggingface", "HFDataset")
+        saved = isinstance(dataset, str | os.PathLike)
         if isinstance(dataset, str | os.PathLike):
             path = os.fspath(dataset)
+            # `datasets` pickles the paths of files as it was given them. This may also be an address.
+            path = os.path.abspath(path) if os.path.exists(path) else path  # noqa: PTH100, PTH110
             dataset = datasets.load_from_disk(path)
             if isinstance(dataset, datasets.DatasetDict):
                 raise ArgumentError(
@@ -57,14 +62,36 @@ class HFDataset(RecordSource):
         if len(dataset) == 0:
             raise DataError("`dataset` has no rows.")
         rows = _chosen_rows(dataset)
+        columns_of = Columns(dataset)
         fields: dict[str, Source] = {}
         for name in names:
-            source = _located(dataset.data.column(name), name)
-            if source is None:
-                fields[name] = ObjectSource(DecodedColumn(dataset, name))
-            else:
-                fields[name] = source if rows is None else view(source, Table(rows))
+            # None are found if its values must be decoded.
+            if columns_of.arrays(name)[0]:
+                source = NPDataset.of_column(columns_of, name)
+                fields[name] = source if rows is None else view(source, Listed(rows))
+                continue
+            if saved:
+                for chunk in dataset.data.column(name).chunks:
+                    _check_inside(chunk, name)
+            fields[name] = ObjectSource(DecodedColumn(dataset, name))
         super().__init__(fields)
+
+
+class Columns(Table):
+    """The columns of a data set, which `datasets` pickles by the paths of its files where it has some."""
+
+    def __init__(self, dataset: Any) -> None:
+        super().__init__()
+        self._dataset = dataset
+
+    def read(self, name: str) -> list[NDArray[Any]]:
+        return _located(self._dataset.data.column(name), name)
+
+    def __repr__(self) -> str:
+        return "the data set"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Columns, (self._dataset,)
 
 
 class DecodedColumn:
@@ -107,20 +134,47 @@ def _chosen_rows(dataset: Any) -> NDArray[np.int64] | None:
     return None if indices is None else indices.column(0).to_numpy().astype(np.int64)
 
 
-def _located(column: Any, name: str) -> Source | None:
-    """The rows of a column where they lie, or None if they need to be decoded."""
+def _check_inside(values: Any, name: str) -> None:
+    """Refuse values that are the path of a file: a data set by somebody else would have any file of ours read."""
+    arrow = require("pyarrow", "huggingface", "HFDataset")
+    if isinstance(values, arrow.ExtensionArray):
+        values = values.storage
+    kind = values.type
+    if (
+        arrow.types.is_list(kind)
+        or arrow.types.is_large_list(kind)
+        or arrow.types.is_fixed_size_list(kind)
+    ):
+        _check_inside(values.flatten(), name)
+    elif arrow.types.is_struct(kind):
+        inside = {field.name: values.field(field.name) for field in kind}
+        if {"bytes", "path"} <= inside.keys():
+            nowhere, named = inside["bytes"].is_null(), inside["path"].is_valid()
+            outside = arrow.compute.and_(nowhere, named).to_numpy(zero_copy_only=False)
+            if outside.any():
+                path = inside["path"][int(np.flatnonzero(outside)[0])].as_py()
+                raise DataError(
+                    f"column {name!r} does not hold its values but the paths of files, such as {path!r}. If you trust "
+                    "them, load the data set yourself: HFDataset(datasets.load_from_disk(...))."
+                )
+        for field in inside.values():
+            _check_inside(field, name)
+
+
+def _located(column: Any, name: str) -> list[NDArray[Any]]:
+    """The rows of a column where they lie, or nothing if they need to be decoded."""
     parts: list[NDArray[Any]] = []
     first = 0
     for chunk in column.chunks:
         if len(chunk):
             array = _array(chunk, name, first)
             if array is None:
-                return None
+                return []
             if parts and array.shape[1:] != parts[0].shape[1:]:
                 raise _uneven(name, first, array.shape[1:], parts[0].shape[1:])
             parts.append(array)
             first += len(chunk)
-    return concatenate([NPDataset(part) for part in parts])
+    return parts
 
 
 def _array(chunk: Any, name: str, first: int) -> NDArray[Any] | None:

@@ -13,6 +13,7 @@ from loaderx.errors import ArgumentError, DataError
 
 from .array import NPDataset
 from .extras import require
+from .files import open_file
 from .object import ObjectSource
 from .source import RecordSource
 
@@ -69,9 +70,20 @@ class ImageFiles:
         self._paths = paths
         self._size = size
         self._mode = mode
+        self._require()
+        self._shape = size or self._read(paths[0]).shape[:2]
+
+    def _require(self) -> None:
         self._pillow = require("PIL.Image", "images", "ImageFolder")
         self._operations = require("PIL.ImageOps", "images", "ImageFolder")
-        self._shape = size or self._read(paths[0]).shape[:2]
+
+    def __getstate__(self) -> dict[str, Any]:
+        modules = ("_pillow", "_operations")
+        return {name: value for name, value in self.__dict__.items() if name not in modules}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._require()
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -88,9 +100,9 @@ class ImageFiles:
 
     def _read(self, path: Path) -> NDArray[np.uint8]:
         try:
-            with self._pillow.open(path) as image:
+            with open_file(path, "an image") as file, self._pillow.open(file) as image:
                 return self._pixels(image)
-        except FileNotFoundError:
+        except (FileNotFoundError, DataError):
             raise
         except Exception as error:  # Pillow raises nearly anything on damaged files.
             raise DataError(f"{path} cannot be read as an image: {error}") from error

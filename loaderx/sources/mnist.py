@@ -14,9 +14,12 @@ import numpy as np
 from loaderx.errors import DataError
 
 from .array import NPDataset
+from .download import BLOCK
 from .download import download as download_file
+from .files import open_file
 from .layout import layout_of
 from .npy import MappedFile
+from .parts import Part
 from .source import RecordSource
 
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
@@ -32,6 +35,8 @@ PLACES = ("", "raw", "MNIST/raw")
 # The third byte of an idx file, and what its numbers are then.
 DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP = b"\x1f\x8b"
+# What deflate makes of zeros, which it packs best: 258 bytes for two bits.
+GZIP_RATIO = 1032
 # NumPy has at least so many; a header that promises more is none.
 AXES = 32
 
@@ -71,15 +76,10 @@ class IDXDataset(NPDataset):
     """The rows of an idx file, mapped, or in memory if the file is compressed with gzip."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        file: MappedFile | None = None
-        if _is_compressed(Path(path)):
-            array = _decompress(Path(path))
-        else:
-            file = IDXFile(path)
-            array = file.array
-        if len(array) == 0:
-            raise DataError(f"{path} has no rows: its shape is {array.shape}.")
-        self._hold([array], [file], layout_of(array))
+        file: Part = UnpackedFile(path) if _is_compressed(Path(path)) else IDXFile(path)
+        if len(file.array) == 0:
+            raise DataError(f"{path} has no rows: its shape is {file.array.shape}.")
+        self._hold([file], layout_of(file.array))
 
 
 class IDXFile(MappedFile):
@@ -87,7 +87,8 @@ class IDXFile(MappedFile):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        with self.path.open("rb") as file:
+        self.arguments = (self.path.absolute(),)
+        with open_file(path, "an idx file") as file:
             self._bytes = os.fstat(file.fileno()).st_size
             shape, dtype = _read_header(file, self.path)
             offset = file.tell()
@@ -96,15 +97,47 @@ class IDXFile(MappedFile):
         self.array = np.ndarray(shape, dtype, self._mapping, offset)
 
 
-def _decompress(path: Path) -> np.ndarray[Any, Any]:
-    try:
-        with gzip.open(path) as file:
-            shape, dtype = _read_header(file, path)
-            data = file.read()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} cannot be decompressed: {error}") from error
-    _check_size(path, shape, dtype, len(data))
-    return np.ndarray(shape, dtype, data)
+class UnpackedFile(Part):
+    """An idx file compressed with gzip, in memory."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.arguments = (Path(path).absolute(),)
+        try:
+            with open_file(path, "an idx file") as packed, gzip.open(packed) as file:
+                shape, dtype = _read_header(file, Path(path))
+                _check_promise(Path(path), shape, dtype)
+                self.array = np.empty(shape, dtype)
+                # So much and no more: a few bytes can be packed that take all memory.
+                size = _fill(file, self.array)
+                more = file.read(1)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(f"{path} cannot be decompressed: {error}") from error
+        _check_size(Path(path), shape, dtype, size)
+        if more:
+            raise DataError(
+                f"{path} holds more data than the {size} bytes that its header promises ({shape} of {dtype})."
+            )
+
+
+def _check_promise(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuse a header that promises more than gzip can have packed, before there is memory for it."""
+    needed, packed = math.prod(shape) * dtype.itemsize, path.stat().st_size
+    if needed > packed * GZIP_RATIO:
+        raise DataError(
+            f"{path} is truncated: its header promises {needed} bytes of data ({shape} of {dtype}), and its "
+            f"{packed} bytes cannot hold these."
+        )
+
+
+def _fill(file: gzip.GzipFile, array: np.ndarray[Any, Any]) -> int:
+    """Read into an array as many bytes as there are and as it has; how many these were."""
+    memory, done = array.reshape(-1).view(np.uint8), 0
+    while done < len(memory):
+        count = file.readinto(memory[done : done + BLOCK].data)
+        if count == 0:
+            break
+        done += count
+    return done
 
 
 def _read_header(
@@ -133,9 +166,7 @@ def _check_size(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], size: 
 
 def _is_compressed(path: Path) -> bool:
     """By its first bytes: some tools decompress a file and leave it its name."""
-    if path.is_dir():
-        raise DataError(f"{path} is a folder, not an idx file.")
-    with path.open("rb") as file:
+    with open_file(path, "an idx file") as file:
         return file.read(2) == GZIP
 
 

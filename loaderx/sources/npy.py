@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from loaderx.errors import DataError
 from loaderx.spec import check_dtype
 
+from .files import open_file
+from .parts import Part
 
-class MappedFile:
+
+class MappedFile(Part):
     """A .npy file, mapped read-only, and its size when it was opened.
 
     A mapping survives that the file is renamed, replaced or deleted. It does not survive that the file is truncated:
@@ -23,9 +25,9 @@ class MappedFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        if self.path.is_dir():
-            raise DataError(f"{path} is a folder, not a .npy file.")
-        with self.path.open("rb") as file:
+        # Absolute: where it is opened again, the current folder may be another one.
+        self.arguments = (self.path.absolute(),)
+        with open_file(path, "a .npy file") as file:
             self._bytes = os.fstat(file.fileno()).st_size
             if self._bytes == 0:
                 raise DataError(f"{path} is empty, not a .npy file.")
@@ -38,7 +40,7 @@ class MappedFile:
             raise DataError(
                 f"{path} is truncated: its header promises {needed} bytes, it has {self._bytes}."
             )
-        self.array: NDArray[Any] = np.ndarray(shape, dtype, self._mapping, offset, order=order)
+        self.array = np.ndarray(shape, dtype, self._mapping, offset, order=order)
 
     def check(self) -> None:
         """Raise if the file shrank since it was opened."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from loaderx.errors import DataError, annotate
-from loaderx.spec import Spec
+from loaderx.errors import ArgumentError, DataError, annotate
+from loaderx.spec import Spec, plain_array
 
 from .source import Array, Rows, RowSpec, Source, describe, specs_of, store
 
@@ -44,7 +44,9 @@ class ObjectSource(Source):
         else:
             fetched = self._read_many(numbers)
             if not isinstance(fetched, list):
-                columns = [np.asarray(column) for column in self._fields(fetched, "many rows")]
+                columns = [
+                    plain_array(column, "a column") for column in self._fields(fetched, "many rows")
+                ]
                 for spec, column, array in zip(specs_of(self._spec), columns, out, strict=True):
                     self._check(column, Spec((len(rows), *spec.shape), spec.dtype), "many rows")
                     store(np.ascontiguousarray(column, spec.dtype), rows, array)
@@ -58,7 +60,7 @@ class ObjectSource(Source):
         for place, row in enumerate(fetched):
             where = f"row {numbers[place]}"
             for spec, column, value in zip(specs, columns, self._fields(row, where), strict=True):
-                array = np.asarray(value)
+                array = plain_array(value, where)
                 self._check(array, spec, where)
                 column[place, ...] = array
         for column, array in zip(columns, out, strict=True):
@@ -119,7 +121,9 @@ def _spec_of_row(row: Any, name: str) -> RowSpec:
 
 def _spec_of_value(value: Any, name: str) -> Spec:
     try:
-        array = np.asarray(value)
+        array = plain_array(value, f"row 0 of {name}")
+    except ArgumentError:
+        raise
     except ValueError as error:  # a list of arrays of several shapes
         raise DataError(
             f"row 0 of {name} is a {type(value).__name__} that is no array ({error}); a row of several values must be "

@@ -10,6 +10,7 @@ from loaderx.errors import ArgumentError, DataError
 from loaderx.kernels.packing import cut_documents, first_fit, pack_rows, sort_pieces
 from loaderx.spec import Spec
 
+from .parts import ArrayPart
 from .source import Array, Rows, Source, as_bytes, store
 from .tokens import FilePath, Tokens, open_tokens, whole_number
 
@@ -65,7 +66,9 @@ class PackedDataset(Source):
         else:
             self._tokens = open_tokens(tokens, dtype, offset)
             if not self._tokens.array.flags.c_contiguous:
-                self._tokens = Tokens(np.ascontiguousarray(tokens), None, self._tokens.name)
+                self._tokens = Tokens(
+                    ArrayPart(np.ascontiguousarray(self._tokens.array)), self._tokens.name
+                )
         stored = self._tokens.array.dtype
         limits = np.iinfo(stored)
         if whole_number("pad", pad, int(limits.min)) > limits.max:
@@ -114,8 +117,7 @@ class PackedDataset(Source):
         return len(self._firsts) - 1
 
     def read(self, rows: Rows, out: Sequence[Array]) -> None:
-        if self._tokens.file is not None:
-            self._tokens.file.check()
+        self._tokens.part.check()
         tokens, segments, positions = out
         source = self._tokens.array
         straight = tokens.dtype == source.dtype

@@ -12,8 +12,8 @@ from loaderx.errors import ArgumentError, DataError
 
 from .array import NPDataset
 from .extras import require
-from .source import RecordSource, Source
-from .views import concatenate
+from .parts import Table
+from .source import RecordSource
 
 READERS = {
     ".parquet": "scan_parquet",
@@ -36,8 +36,9 @@ class PolarsDataset(RecordSource):
 
     def __init__(self, data: Any, columns: Sequence[str] | None = None) -> None:
         polars = require("polars", "polars", "PolarsDataset")
-        if isinstance(data, str | os.PathLike):
-            data = _scan(polars, Path(data))
+        path = Path(data).absolute() if isinstance(data, str | os.PathLike) else None
+        if path is not None:
+            data = _scan(polars, path)
         if not isinstance(data, polars.DataFrame | polars.LazyFrame):
             raise TypeError(
                 "`data` must be a polars.DataFrame, a polars.LazyFrame or a path, not "
@@ -53,7 +54,32 @@ class PolarsDataset(RecordSource):
         frame = data.lazy().select(names).collect()
         if frame.height == 0:
             raise DataError("`data` has no rows.")
-        super().__init__({name: _source(polars, frame[name]) for name in names})
+        columns_of = Columns(path, names, frame)
+        super().__init__({name: NPDataset.of_column(columns_of, name) for name in names})
+
+
+class Columns(Table):
+    """The columns of a frame, which is pickled by the path of its file where it has one."""
+
+    def __init__(self, path: Path | None, names: list[str], frame: Any) -> None:
+        super().__init__()
+        self._path, self._names, self._frame = path, names, frame
+
+    def read(self, name: str) -> list[NDArray[Any]]:
+        return _arrays(require("polars", "polars", "PolarsDataset"), self._frame[name])
+
+    def __repr__(self) -> str:
+        return str(self._path or "the frame")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._path is None:
+            return Columns, (None, self._names, self._frame)
+        return _read_columns, (self._path, self._names)
+
+
+def _read_columns(path: Path, names: list[str]) -> Columns:
+    polars = require("polars", "polars", "PolarsDataset")
+    return Columns(path, names, _scan(polars, path).select(names).collect())
 
 
 def _scan(polars: Any, path: Path) -> Any:
@@ -67,7 +93,7 @@ def _scan(polars: Any, path: Path) -> Any:
     return getattr(polars, reader)(path)
 
 
-def _source(polars: Any, column: Any) -> Source:
+def _arrays(polars: Any, column: Any) -> list[NDArray[Any]]:
     shape: list[int] = []
     numbers = column
     while isinstance(numbers.dtype, polars.Array | polars.List):
@@ -90,9 +116,9 @@ def _source(polars: Any, column: Any) -> Source:
     _check_nulls(column, numbers, shape)
     if boolean or isinstance(column.dtype, polars.List):
         # Booleans are bits in Polars, and must be unpacked.
-        return NPDataset(numbers.to_numpy().reshape(len(column), *shape))
+        return [numbers.to_numpy().reshape(len(column), *shape)]
     parts: list[NDArray[Any]] = [part.to_numpy(allow_copy=False) for part in column.get_chunks()]
-    return concatenate([NPDataset(part) for part in parts if len(part)])
+    return [part for part in parts if len(part)]
 
 
 def _check_nulls(column: Any, numbers: Any, shape: list[int]) -> None:

@@ -66,18 +66,18 @@ class Source(ABC):
 
     def select(self, rows: Any) -> "Source":
         """The given rows as a source: a slice, a range, row numbers or a boolean mask. Nothing is read."""
-        from .views import select
+        from .views import select_rows
 
-        return select(self.inner, rows)
+        return select_rows(self.inner, rows)
 
     def split(self, fraction: float, *, seed: int = 0) -> tuple["Source", "Source"]:
         """Two sources that share no row: a random `fraction` of the rows, and the others.
 
         Sources of the same length are split alike by the same seed.
         """
-        from .views import split
+        from .views import split_rows
 
-        return split(self.inner, fraction, seed)
+        return split_rows(self.inner, fraction, seed)
 
     def __add__(self, other: "Source") -> "Source":
         from .views import concatenate

@@ -47,15 +47,14 @@ class SQLiteDataset(Source):
         *,
         where: str | None = None,
     ) -> None:
-        if not Path(path).is_file():
-            raise FileNotFoundError(f"there is no file {path}")
+        connections = _connections(Path(path))
         if not hasattr(columns, "items") or not columns:
             raise ArgumentError(
                 f"`columns` (={columns!r}) must say what each column holds, such as "
                 '{"label": "int64", "image": ("uint8", (28, 28))}.'
             )
         self._columns = [_column(name, kind) for name, kind in columns.items()]
-        self._connections = Connections(Path(path))
+        self._connections = connections
         self._table = f"table {table!r} of {path}"
         with self._connections.lease() as connection:
             rowid = _check_names(connection, table, columns, str(path))
@@ -171,9 +170,13 @@ class Connections:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._address = f"{path.resolve().as_uri()}?mode=ro"
+        self._absolute = path.resolve()
+        self._address = f"{self._absolute.as_uri()}?mode=ro"
         self._free: deque[sqlite3.Connection] = deque()
         weakref.finalize(self, _close, self._free)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _connections, (self._absolute,)
 
     @contextmanager
     def lease(self) -> Generator[sqlite3.Connection]:
@@ -193,6 +196,12 @@ class Connections:
             connection.close()
             raise
         self._free.append(connection)
+
+
+def _connections(path: Path) -> Connections:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    return Connections(path)
 
 
 def _close(connections: deque[sqlite3.Connection]) -> None:

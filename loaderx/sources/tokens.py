@@ -1,5 +1,6 @@
 """`TokenDataset`: windows of long sequences of tokens, read in place from mapped files or arrays."""
 
+import copy
 import mmap
 import operator
 import os
@@ -12,10 +13,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from loaderx.errors import ArgumentError, DataError
+from loaderx.spec import plain_array
 
 from .array import NPDataset
+from .files import open_file
 from .layout import layout_of
 from .npy import MappedFile
+from .parts import ArrayPart, Part
 from .source import RecordSource
 
 FilePath: TypeAlias = str | os.PathLike[str]
@@ -27,7 +31,8 @@ class RawFile(MappedFile):
 
     def __init__(self, path: FilePath, dtype: np.dtype[Any], offset: int) -> None:
         self.path = Path(path)
-        with self.path.open("rb") as file:
+        self.arguments = self.path.absolute(), dtype, offset
+        with open_file(path, "a file of tokens") as file:
             self._bytes = os.fstat(file.fileno()).st_size
             size = self._bytes - offset
             if size < 0 or size % dtype.itemsize:
@@ -44,11 +49,15 @@ class RawFile(MappedFile):
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """One long sequence of tokens, and the file that it is mapped from."""
+    """One long sequence of tokens, from a file or an array."""
 
-    array: NDArray[Any]
-    file: MappedFile | None
+    part: Part
     name: str
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """The tokens."""
+        return self.part.array
 
 
 class TokenDataset(RecordSource):
@@ -103,18 +112,33 @@ class TokenDataset(RecordSource):
 class Windows(NPDataset):
     """Every `stride`-th window that begins at token `first` or later and leaves as much behind it as before it."""
 
-    def __init__(self, parts: Sequence[Tokens], length: int, stride: int, first: int) -> None:
-        arrays = [
-            np.lib.stride_tricks.sliding_window_view(
-                part.array[first : len(part.array) - 1 + first], length
-            )[::stride]
-            for part in parts
-        ]
-        layouts = [layout_of(array) for array in arrays]
-        for layout, part in zip(layouts, parts, strict=True):
+    def __init__(self, tokens: Sequence[Tokens], length: int, stride: int, first: int) -> None:
+        parts = [WindowPart(own.part, length, stride, first) for own in tokens]
+        layouts = [layout_of(part.array) for part in parts]
+        for layout, own in zip(layouts, tokens, strict=True):
             if not layout.same_as(layouts[0]):
-                raise ArgumentError(f"{parts[0].name} and {part.name} lie differently in memory.")
-        self._hold(arrays, [part.file for part in parts], layouts[0])
+                raise ArgumentError(f"{tokens[0].name} and {own.name} lie differently in memory.")
+        self._hold(parts, layouts[0])
+
+
+class WindowPart(Part):
+    """The windows of one sequence, which overlap."""
+
+    def __init__(self, tokens: Part, length: int, stride: int, first: int) -> None:
+        self.arguments = tokens, length, stride, first
+        self._tokens = tokens
+        array = tokens.array[first : len(tokens.array) - 1 + first]
+        self.array = np.lib.stride_tricks.sliding_window_view(array, length)[::stride]
+
+    def check(self) -> None:
+        self._tokens.check()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "WindowPart":
+        return WindowPart(*copy.deepcopy(self.arguments, memo))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Its tokens see for themselves that they did not change, and may lie otherwise in memory.
+        return WindowPart, self.arguments
 
 
 def open_tokens(data: Any, dtype: DTypeLike | None, offset: int = 0) -> Tokens:
@@ -123,40 +147,38 @@ def open_tokens(data: Any, dtype: DTypeLike | None, offset: int = 0) -> Tokens:
     if expected is not None and expected.kind not in "iu":
         raise ArgumentError(f"`dtype` (={dtype!r}) must be an integer dtype.")
     offset = whole_number("offset", offset, 0)
-    file: MappedFile | None = None
     if isinstance(data, np.ndarray):
-        array, name = data, "the array"
+        part: Part = ArrayPart(plain_array(data, "`data`"))
+        name = "the array"
     elif isinstance(data, str | os.PathLike):
         name = str(data)
         if _is_npy(Path(data)):
-            file = MappedFile(data)
+            part = MappedFile(data)
         elif expected is None:
             raise ArgumentError(
                 f"{name} is a raw file; say what it consists of, such as dtype=np.uint16."
             )
         else:
-            file = RawFile(data, expected, offset)
-        array = file.array
+            part = RawFile(data, expected, offset)
     else:
         raise ArgumentError(
             f"`data` (={data!r}) must be a path or a NumPy array, or a list of these."
         )
+    array = part.array
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise DataError(
             f"{name} has shape {array.shape} and dtype {array.dtype}; tokens are integers along one axis."
         )
     if expected is not None and array.dtype != expected:
         raise ArgumentError(f"`dtype` (={dtype!r}) is not that of {name}, which has {array.dtype}.")
-    if offset and not isinstance(file, RawFile):
+    if offset and not isinstance(part, RawFile):
         raise ArgumentError(f"`offset` (={offset}) is for raw files, and {name} is none.")
-    return Tokens(array, file, name)
+    return Tokens(part, name)
 
 
 def _is_npy(path: Path) -> bool:
     """By its name or by its first bytes: read as tokens a header would be noise that nobody notices."""
-    if path.is_dir():
-        raise DataError(f"{path} is a folder, not a file of tokens.")
-    with path.open("rb") as file:
+    with open_file(path, "a file of tokens") as file:
         return path.suffix == ".npy" or file.read(len(MAGIC)) == MAGIC
 
 

@@ -12,7 +12,7 @@ from loaderx.kernels.random import SPLIT
 from loaderx.shuffle import Permutation, derive
 from loaderx.spec import Spec
 
-from .adapter import as_rows
+from .adapter import as_rows, as_source
 from .array import NPDataset
 from .layout import Layout
 from .located import Located
@@ -23,6 +23,7 @@ from .source import (
     Rows,
     RowSpec,
     Source,
+    check_lengths,
     check_same_rows,
     gather,
     owners_of,
@@ -235,7 +236,36 @@ def view(source: Source, rows: RowMap) -> Source:
     return Selection(source, rows)
 
 
-def select(source: Source, rows: Any) -> Source:
+def select(data: Any, rows: Any) -> Any:
+    """The given rows of a source, an array, or a dict or tuple of these: `select({"image": x, "label": y}, range(9))`.
+
+    `rows` is a slice, a range, row numbers or a boolean mask, as for `source.select`. Nothing is read. The result has
+    the structure of `data`: a source of its fields for a dict, a tuple for a tuple.
+    """
+    if isinstance(data, tuple):
+        return tuple(select_rows(source, rows) for source in _alike(data))
+    return select_rows(as_rows(data), rows)
+
+
+def split(data: Any, fraction: float, *, seed: int = 0) -> tuple[Any, Any]:
+    """Divide a source, an array, or a dict or tuple of these: `split({"image": x, "label": y}, 0.9)`.
+
+    Gives a random `fraction` of the rows, and the others, as `source.split` does and by the same seed the same ones;
+    fields stay together. Either has the structure of `data`: a source of its fields for a dict, a tuple for a tuple.
+    """
+    if isinstance(data, tuple):
+        first, second = zip(*(split_rows(one, fraction, seed) for one in _alike(data)), strict=True)
+        return first, second
+    return split_rows(as_rows(data), fraction, seed)
+
+
+def _alike(data: tuple[Any, ...]) -> list[Source]:
+    sources = [as_source(value) for value in data]
+    check_lengths({str(number): source for number, source in enumerate(sources)})
+    return sources
+
+
+def select_rows(source: Source, rows: Any) -> Source:
     """The given rows as a source."""
     length = len(source)
     if isinstance(rows, range) and all(0 <= end < length for end in (*rows[:1], *rows[-1:])):
@@ -251,7 +281,7 @@ def select(source: Source, rows: Any) -> Source:
     return view(source, chosen)
 
 
-def split(source: Source, fraction: Any, seed: Any) -> tuple[Source, Source]:
+def split_rows(source: Source, fraction: Any, seed: Any) -> tuple[Source, Source]:
     """A random `fraction` of the rows, and the others."""
     length = len(source)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:

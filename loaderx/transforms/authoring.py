@@ -11,6 +11,7 @@ import numpy as np
 from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
 
+from .pickling import portable, reduced
 from .transform import Parameter, SampleTransform
 
 OutputRule = Callable[..., Any]
@@ -64,6 +65,20 @@ class Author:
     def __repr__(self) -> str:
         return f"{self.py.__name__}{inspect.signature(self.py)}"
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Author":
+        return self  # as a function does
+
+    def __copy__(self) -> "Author":
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return reduced(self, protocol)
+
+    @functools.cached_property
+    def portable(self) -> Any:
+        """The function, to be pickled."""
+        return portable(self.py, self.out)  # type: ignore[arg-type]
+
     def __call__(self, *values: Any, **parameters: Any) -> "AuthoredTransform":
         if values:
             raise ArgumentError(
@@ -91,6 +106,9 @@ class AuthoredTransform(SampleTransform):
         self.function = author.py
         self.in_place = author.out is None
         self.takes_rng = author.takes_rng
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AuthoredTransform, (self._author, self._parameters)
 
     @property
     def name(self) -> str:

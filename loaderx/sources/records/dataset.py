@@ -23,8 +23,8 @@ from loaderx.spec import Spec, check_dtype
 
 from .file import VERIFY, Verify
 from .paths import PathLike, record_paths
-from .reader import DirectReader, Kept, PackageReader, Reader, open_reader
-from .rows import LengthRows, RecordRows
+from .reader import Kept, PackageReader, Reader, open_reader
+from .rows import LengthRows, RecordRows, checked_rows
 
 Shape = Sequence[int | None]
 
@@ -96,8 +96,7 @@ class ARDataset(Source):
                     f"`pad_to` (={pad_to!r}) is for a `shape` that begins with None, not {sizes}."
                 )
             spec = Spec(_all_known(sizes), element)
-            _check_sizes(readers, spec)
-            self.rows = RecordRows(readers, spec, VERIFY[verify], None)
+            self.rows = checked_rows(readers, spec, VERIFY[verify], None)
             return
         if isinstance(pad_to, bool) or not isinstance(pad_to, int | np.integer) or pad_to < 1:
             raise ArgumentError(
@@ -259,27 +258,6 @@ def _valid(row: Mapping[str, Any]) -> bool:
 
 def _all_known(shape: Sequence[int | None]) -> tuple[int, ...]:
     return tuple(size for size in shape if size is not None)
-
-
-def _check_sizes(readers: Sequence[Reader], spec: Spec) -> None:
-    """Refuse a spec that the index of a file says not to fit, before any record is read."""
-    for reader in readers:
-        if not isinstance(reader, DirectReader):
-            # Before memory for such rows is asked for.
-            size = len(reader.records([0])[0]) if len(reader) else spec.nbytes
-            if size != spec.nbytes:
-                raise DataError(
-                    f"{reader.path}, record 0: it has {size} bytes, and {spec} needs {spec.nbytes} bytes."
-                )
-        else:
-            wrong = np.flatnonzero(reader.file.sizes != spec.nbytes)
-            if len(wrong):
-                raise DataError(
-                    f"{reader.path}, record {wrong[0]}: it has {reader.file.sizes[wrong[0]]} bytes, and {spec} "
-                    f"needs {spec.nbytes} bytes."
-                )
-            # All are the same: not worth 8 bytes for each.
-            reader.file.sizes = np.broadcast_to(np.int64(spec.nbytes), len(reader))
 
 
 def _padding(spec: Spec, value: float) -> Array:

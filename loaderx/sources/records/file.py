@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from loaderx.errors import DataError
 from loaderx.kernels import chunks
 from loaderx.kernels.blocks import BLOCK, BLOCK_HEADER, CHUNK_HEADER
+from loaderx.sources.files import open_file
 
 from .format import CONTENT_FIELD, FIRST_CHUNK, MAGIC
 from .worker import worker
@@ -56,9 +57,9 @@ class RecordFile:
     def __init__(self, path: Path, verify: int, mapped: bool) -> None:
         self.path = path
         self.verify = verify
-        if path.is_dir():
-            raise DataError(f"{path} is a folder, not an ArrayRecord file.")
-        with path.open("rb", buffering=0) as file:
+        # Absolute: where it is opened again, the current folder may be another one.
+        self._arguments = path.absolute(), verify, mapped
+        with open_file(path, "an ArrayRecord file") as file:
             self.size = os.fstat(file.fileno()).st_size
             if self.size < 2 * BLOCK or self.size % BLOCK:
                 raise DataError(
@@ -84,6 +85,12 @@ class RecordFile:
 
     def __len__(self) -> int:
         return self.metadata.records
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "RecordFile":
+        return self  # Nobody writes to what is mapped.
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reopened, (RecordFile, self._arguments, self.metadata)
 
     @property
     def largest_chunk(self) -> int:
@@ -259,6 +266,17 @@ class RecordFile:
         # Of records where a chunk is one, of chunks otherwise; there may be many.
         small = sizes.max(initial=0) <= np.iinfo(np.uint32).max
         self.sizes: NDArray[np.integer[Any]] = sizes.astype(np.uint32) if small else sizes
+
+
+def reopened(kind: Any, arguments: tuple[Any, ...], metadata: Metadata) -> Any:
+    """Open a file again, of which records are expected as they were when it was pickled."""
+    file = kind(*arguments)
+    if file.metadata != metadata:
+        raise DataError(
+            f"{file.path} has changed since a data set of it was pickled: it held {metadata.records} records, and "
+            f"now {file.metadata.records}, or others. Open it anew."
+        )
+    return file
 
 
 def messages(message: bytes) -> Iterator[tuple[int, Any]]:

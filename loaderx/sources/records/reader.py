@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from loaderx.errors import DataError
 from loaderx.kernels import chunks
 
-from .file import Bytes, ForeignKindError, Metadata, Numbers, RecordFile
+from .file import Bytes, ForeignKindError, Metadata, Numbers, RecordFile, reopened
 
 # Decompressed chunks that are kept because the next batch may need them again.
 KEPT_BYTES = 128 * 1024 * 1024
@@ -51,6 +51,9 @@ class DirectReader(Reader):
         self.path = file.path
         self.metadata = file.metadata
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DirectReader, (self.file,)
+
     def records(self, numbers: Sequence[int]) -> list[Bytes]:
         return [self.file.read_chunk(number)[0] for number in numbers]
 
@@ -69,6 +72,9 @@ class Kept:
         self._bytes = 0
         self._lock = threading.Lock()
         self._busy: dict[tuple[RecordFile, int], threading.Lock] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Kept, ()
 
     def chunk(self, file: RecordFile, number: int) -> tuple[Bytes, Numbers]:
         """A chunk of a file, which is read unless it is kept."""
@@ -108,6 +114,9 @@ class GroupReader(Reader):
         self.metadata = file.metadata
         self._kept = kept
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GroupReader, (self._file, self._kept)
+
     def records(self, numbers: Sequence[int]) -> list[Bytes]:
         wanted = np.asarray(numbers, np.int64)
         groups = wanted // self._file.group
@@ -132,6 +141,7 @@ class PackageReader(Reader):
         from array_record.python.array_record_module import ArrayRecordReader
 
         self.path = path
+        self._absolute = path.absolute()
         # It does not say whether several threads may use one.
         self._threads = threading.local()
         # By number: the path may name another file, or none, when another thread begins to read.
@@ -142,6 +152,12 @@ class PackageReader(Reader):
         if not reader.ok():
             raise DataError(f"{path} cannot be opened by the array_record package.")
         self.metadata = Metadata(reader.num_records(), 0, reader.writer_options_string(), None)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "PackageReader":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reopened, (PackageReader, (self._absolute,), self.metadata)
 
     def records(self, numbers: Sequence[int]) -> list[Bytes]:
         reader = getattr(self._threads, "reader", None)

@@ -27,6 +27,7 @@ class RecordRows(LocatedSource):
         self, readers: Sequence[Reader], stored: Spec, verify: int, padding: NDArray[Any] | None
     ) -> None:
         self._readers = tuple(readers)
+        self._arguments = stored, verify, padding
         self._spec = Spec(stored.shape, stored.dtype.newbyteorder("="))
         self._layout = layout_of(np.empty((1, *stored.shape), stored.dtype))
         self._starts = np.cumsum([0] + [len(reader) for reader in readers], dtype=np.int64)
@@ -68,6 +69,10 @@ class RecordRows(LocatedSource):
         self._addresses = self._settings.ctypes.data + np.arange(len(readers), dtype=np.int64) * (
             8 * chunks.SETTINGS_WORDS
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Addresses are those of the files that are opened then, as are the sizes of their records.
+        return checked_rows, (self._readers, *self._arguments)
 
     @property
     def spec(self) -> Spec:
@@ -155,6 +160,36 @@ class RecordRows(LocatedSource):
                     f"{reader.path}, record {number}: it has {size} bytes, and {self._spec} needs {rule}."
                 )
         return DataError(f"{reader.path}, record {number}: {REASONS[reason]}.")
+
+
+def checked_rows(
+    readers: Sequence[Reader], stored: Spec, verify: int, padding: NDArray[Any] | None
+) -> RecordRows:
+    """Rows of files whose records are of the right size, as far as the index of a file says."""
+    if padding is None:
+        check_sizes(readers, stored)
+    return RecordRows(readers, stored, verify, padding)
+
+
+def check_sizes(readers: Sequence[Reader], spec: Spec) -> None:
+    """Refuse a spec that the index of a file says not to fit, before any record is read."""
+    for reader in readers:
+        if not isinstance(reader, DirectReader):
+            # Before memory for such rows is asked for.
+            size = len(reader.records([0])[0]) if len(reader) else spec.nbytes
+            if size != spec.nbytes:
+                raise DataError(
+                    f"{reader.path}, record 0: it has {size} bytes, and {spec} needs {spec.nbytes} bytes."
+                )
+        else:
+            wrong = np.flatnonzero(reader.file.sizes != spec.nbytes)
+            if len(wrong):
+                raise DataError(
+                    f"{reader.path}, record {wrong[0]}: it has {reader.file.sizes[wrong[0]]} bytes, and {spec} "
+                    f"needs {spec.nbytes} bytes."
+                )
+            # All are the same: not worth 8 bytes for each.
+            reader.file.sizes = np.broadcast_to(np.int64(spec.nbytes), len(reader))
 
 
 class LengthRows(LocatedSource):

@@ -4,10 +4,23 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
+import scipy.sparse
 
-from loaderx import DataLoader, NPDataset, Spec
-from loaderx.sources import LocatedSource, as_source
+from loaderx import (
+    ArgumentError,
+    DataLoader,
+    DeviceLoader,
+    NPDataset,
+    Spec,
+    TokenDataset,
+    pipeline,
+    transforms,
+)
+from loaderx.sources import LocatedSource, RecordSource, as_source
 from tests.loaderx.sources.rows import assert_delivers, assert_same, one_pass, values
 
 
@@ -110,3 +123,115 @@ def test_the_fields_of_a_loader_may_be_of_different_kinds():
 def test_what_has_no_rows_by_number_is_a_type_error(thing):
     with pytest.raises(TypeError, match=f"not {type(thing).__name__}"):
         as_source(thing)
+
+
+FRAME = {"a": np.array([1, 2, 3]), "b": np.array([0.5, 1.5, 2.5]), "c": np.array([True, False, True])}  # fmt: skip
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pl.LazyFrame])
+def test_a_frame_is_a_dict_of_its_columns(frame):
+    source = as_source(frame(FRAME))
+    assert isinstance(source, RecordSource)
+    assert_delivers(source, FRAME)
+
+
+def test_a_frame_that_is_a_field_says_what_to_pass():
+    for data in ({"x": pd.DataFrame(FRAME)}, (pd.DataFrame(FRAME), np.arange(3))):
+        with pytest.raises(ArgumentError, match=r"with fields of its own .*one by one"):
+            DataLoader(data)
+    with pytest.raises(ArgumentError, match=r"'data' is a table .*columns as a dict of arrays"):
+        DeviceLoader(pd.DataFrame(FRAME))
+
+
+REFUSED = {
+    "text": (lambda: pd.DataFrame({"name": ["x", "y"]}), r"column 'name'.*\.cat\.codes"),
+    "objects": (lambda: pd.DataFrame({"o": [object(), 2]}), r"column 'o'.*frame\.to_numpy\(\)"),
+    "same names": (lambda: pd.DataFrame([[1, 2]], columns=["a", "a"]), "different names"),
+    "no columns": (pd.DataFrame, "different names"),
+    "nulls": (lambda: pd.DataFrame({"a": pd.array([1, None])}), "column 'a'.* has 1 nulls"),
+    "a series": (lambda: pd.Series(pd.array([1, None])), "Series has 1 nulls"),
+    "a series of polars": (lambda: pl.Series([None, 2, None]), "Series has 2 nulls"),
+    "an Arrow array": (lambda: pa.array([1, None]), "Int64Array has 1 nulls"),
+    "an Arrow table": (lambda: pa.table({"a": [1, 2]}), r"table\[name\]\.to_numpy\(\)"),
+    "an Arrow batch": (lambda: pa.record_batch({"a": [1]}), r"batch\[name\]\.to_numpy\(\)"),
+    "a sparse matrix": (lambda: scipy.sparse.csr_matrix(np.eye(3)), r"`matrix.toarray\(\)`"),
+    "a sparse array": (lambda: scipy.sparse.coo_array(np.eye(3)), r"`matrix.toarray\(\)`"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_would_lose_something_as_an_array_is_refused(kind):
+    make, message = REFUSED[kind]
+    with pytest.raises(ArgumentError, match=message):
+        DataLoader(make())
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([0.5, np.nan]),
+        pd.Series([4, 5], index=["unit", "units"]),
+        pd.array([1, 2]),
+        pl.Series([1, 2]),
+        pa.chunked_array([[1], [2]]),
+        pd.date_range("2020", periods=2),
+        np.matrix([[1, 2], [3, 4]]),
+    ],
+    ids=lambda column: type(column).__name__,
+)
+def test_a_single_column_is_an_array(column):
+    assert_same(as_source(column)[:], np.asarray(column))
+
+
+MASKED = np.ma.masked_equal([[1, 2], [3, 4]], 2)
+
+
+class Quantity(np.ndarray):
+    """An array with a unit, as those of astropy and unyt."""
+
+    unit = object()
+
+
+class Magnitude:
+    """What holds an array and has a unit, as those of pint do."""
+
+    @property
+    def units(self):
+        return Quantity.unit
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, row):
+        return row
+
+    def __array__(self, dtype=None, copy=None):
+        return np.arange(3)
+
+
+WITH_A_UNIT = np.arange(3).view(Quantity)
+MASKED_PLACES = {
+    "NPDataset": lambda array: NPDataset(array),
+    "a loader": lambda array: DataLoader(array),
+    "a field": lambda array: DataLoader({"x": array}),
+    "rows": lambda array: as_source([array, array]),
+    "later rows": lambda array: as_source([np.asarray(array), array])[:],
+    "weights": lambda array: DataLoader(np.arange(4), weights=array[0]),
+    "a device": lambda array: DeviceLoader(array),
+    "samples": lambda array: pipeline([transforms.Identity()])(array),
+    "tokens": lambda array: TokenDataset(array[0], 1),
+}
+
+
+@pytest.mark.parametrize("place", MASKED_PLACES)
+def test_a_mask_is_never_dropped(place):
+    with pytest.raises(
+        ArgumentError, match=r"is a masked array, .*`array.filled\(\.\.\.\)`, or two"
+    ):
+        MASKED_PLACES[place](MASKED)
+
+
+@pytest.mark.parametrize("data", [WITH_A_UNIT, Magnitude(), [WITH_A_UNIT]])
+def test_a_unit_is_never_dropped(data):
+    with pytest.raises(ArgumentError, match=r"with a unit, which would be lost\. Give its numbers"):
+        DataLoader(data)

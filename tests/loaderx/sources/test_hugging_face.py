@@ -1,6 +1,7 @@
 """HFDataset reads the columns of a Hugging Face data set in place, and decodes what must be decoded."""
 
 import io
+import json
 import sys
 
 import datasets
@@ -274,3 +275,39 @@ def test_without_datasets_the_error_says_what_to_install(monkeypatch):
         ModuleNotFoundError, match=r'HFDataset needs datasets.*"loaderx\[huggingface\]"'
     ):
         HFDataset("folder")
+
+
+def saved_by_an_enemy(folder, rows, feature):
+    """A saved data set whose cells name files, and which says that these are images."""
+    cells = {"bytes": Value("binary"), "path": Value("string")}
+    plain = [cells] if isinstance(rows[0], list) else cells
+    dataset = datasets.Dataset.from_dict({"image": rows}, features=Features({"image": plain}))
+    dataset.save_to_disk(folder)
+    info = json.loads((folder / "dataset_info.json").read_text())
+    info["features"] = Features({"image": feature}).to_dict()
+    (folder / "dataset_info.json").write_text(json.dumps(info))
+    return folder
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_saved_data_set_does_not_make_us_read_other_files(tmp_path, nested):
+    secret = tmp_path / "secret.png"
+    Image.fromarray(IMAGES[0]).save(secret)
+    # As with `..`, the path may be relative.
+    inside, outside = encoded(IMAGES[1]), {"bytes": None, "path": str(secret)}
+    rows = [[inside], [outside]] if nested else [inside, outside]
+    feature = List(datasets.Image()) if nested else datasets.Image()
+    folder = saved_by_an_enemy(tmp_path / "enemy", rows, feature)
+    with pytest.raises(DataError, match="column 'image' does not hold its values but the paths of"):
+        HFDataset(folder)
+
+
+def test_files_are_read_where_the_caller_loaded_the_data_set(tmp_path):
+    Image.fromarray(IMAGES[0]).save(tmp_path / "image.png")
+    dataset = datasets.Dataset.from_dict(
+        {"image": [str(tmp_path / "image.png")]}, features=Features({"image": datasets.Image()})
+    )
+    assert_same(HFDataset(dataset)[0]["image"], IMAGES[0])
+    # Saved, it holds the image itself.
+    dataset.save_to_disk(tmp_path / "saved")
+    assert_same(HFDataset(tmp_path / "saved")[0]["image"], IMAGES[0])

@@ -223,3 +223,10 @@ def test_without_pillow_the_error_says_what_to_install(folder, monkeypatch):
     monkeypatch.delitem(sys.modules, "PIL.Image")
     with pytest.raises(ModuleNotFoundError, match=r'pip install "loaderx\[images\]"'):
         ImageFolder(folder)
+
+
+def test_a_file_that_unpacks_to_a_huge_image_is_refused(tmp_path):
+    (tmp_path / "class").mkdir()
+    Image.new("1", (20000, 20000)).save(tmp_path / "class" / "bomb.png")
+    with pytest.raises(DataError, match=r"bomb.png cannot be read as an image: .*exceeds limit"):
+        ImageFolder(tmp_path, 8)[0]

@@ -212,20 +212,51 @@ def test_a_state_is_small_and_goes_far_out():
         np.testing.assert_array_equal(next(iterator), loader_of().batch(10**15))
 
 
-def test_a_state_of_other_proportions_is_refused_unless_asked_for():
-    with iter(loader_of(mixture(0.7, 0.3))) as iterator:
+def state_of(data):
+    with iter(loader_of(data)) as iterator:
         next(iterator)
-        state = iterator.get_state()
-    other = loader_of(mixture(0.6, 0.4))
+        return iterator.get_state()
+
+
+OTHERS = {
+    "weights": lambda: mixture(0.6, 0.4),
+    "lengths": lambda: Mixture({"web": (WEB[:-1], 0.7), "books": (ALL[:13], 0.3)}),
+    "parts": lambda: Mixture({"web": (WEB[:15], 0.7), "more": (WEB[15:], 0.1), "books": (BOOKS, 0.2)}),
+    "none": lambda: ALL,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_state_of_another_mixture_is_always_refused(other, strict):
+    ours, theirs = mixture(), OTHERS[other]()
+    for state, data in [(state_of(ours), theirs), (state_of(theirs), ours)]:
+        with iter(loader_of(data)) as iterator:
+            assert iterator.get_state()["data"] != state["data"]
+            with pytest.raises(StateError, match=r"mixture 30 x 7/10.* rows would be repeated"):
+                iterator.set_state(state, strict=strict)
+            assert iterator.step == 0
+
+
+def test_a_mixture_continues_with_another_seed_where_that_is_asked_for():
+    other = loader_of(seed=4)
     with iter(other) as iterator:
-        assert iterator.get_state()["data"] != state["data"]
-        with pytest.raises(StateError, match=r"its data is '.*7/10.*', this loader's is '.*3/5.*'"):
-            iterator.set_state(state)
-        assert iterator.step == 0
-        iterator.set_state(state, strict=False)
+        iterator.set_state(state_of(mixture()), strict=False)
         np.testing.assert_array_equal(next(iterator), other.batch(1))
-    with iter(loader_of(ALL)) as plain, pytest.raises(StateError, match="its data is"):
-        plain.set_state(state)
+
+
+def test_fields_that_bring_others_with_them_are_mixed_as_a_loader_takes_them(tmp_path):
+    write_array_record(tmp_path / "rows.ar", [np.full(n + 1, n, np.uint8) for n in range(20)])
+    sounds = ARDataset(tmp_path / "rows.ar", pad_to=6)
+    fields = {"sound": sounds, "label": np.arange(20)}
+    mixed = Mixture({"a": (fields, 0.5), "b": ({**fields, "label": np.arange(20, 40)}, 0.5)})
+    alone = DataLoader(fields, batch_size=20, output="numpy").batch(0)
+    assert list(mixed.spec) == list(alone)
+    batch = loader_of(mixed, batch_size=40).batch(0)
+    rows = batch["label"] % 20
+    assert_same(batch["sound"], sounds[rows]["data"])
+    np.testing.assert_array_equal(batch["length"], np.minimum(rows + 1, 6))
+    assert sorted(np.bincount(batch["label"] // 20)) == [20, 20]
 
 
 def test_a_state_of_the_same_proportions_in_other_words_is_taken():
@@ -242,7 +273,7 @@ def test_a_state_of_parts_of_other_lengths_is_refused():
     parts = {"web": (ALL[:20], 0.7), "books": (ALL[20:], 0.3)}
     with iter(loader_of()) as iterator:
         state = iterator.get_state()
-    with iter(loader_of(Mixture(parts))) as other, pytest.raises(StateError, match="its data is"):
+    with iter(loader_of(Mixture(parts))) as other, pytest.raises(StateError, match="mixture 20 x"):
         other.set_state(state)
 
 

@@ -4,13 +4,14 @@ import gzip
 import hashlib
 import os
 import struct
+import tracemalloc
 import urllib.error
 
 import numpy as np
 import pytest
 
 from loaderx import DataError, Spec
-from loaderx.sources import mnist
+from loaderx.sources import download, mnist
 from loaderx.sources.mnist import MNIST, IDXDataset
 from tests.loaderx.sources.loading import assert_loads, serving
 from tests.loaderx.sources.rows import assert_delivers, assert_same, values
@@ -205,4 +206,40 @@ def test_a_file_that_the_server_does_not_have_is_an_error_with_its_address(
         MNIST(folder, train=False, download=True)
     refusal.value.close()
     assert "/t10k-images-idx3-ubyte.gz" in refusal.value.__notes__[0]
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_that_unpacks_to_more_than_its_header_says_is_refused(tmp_path):
+    path = tmp_path / "bomb.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(idx(LABELS))
+        for _ in range(64):
+            file.write(bytes(1 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="holds more data than the 7 bytes that its header"):
+            IDXDataset(path)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_header_that_promises_more_than_can_be_packed_is_refused_before_there_is_memory(tmp_path):
+    path = tmp_path / "lie.gz"
+    path.write_bytes(gzip.compress(struct.pack(">BBBBII", 0, 0, 8, 2, 2**32 - 1, 2**32 - 1)))
+    with pytest.raises(DataError, match=r"lie.gz is truncated: .* bytes cannot hold these"):
+        IDXDataset(path)
+
+
+def test_a_file_packed_as_well_as_can_be_is_read(tmp_path):
+    path = tmp_path / "zeros.gz"
+    path.write_bytes(gzip.compress(idx(np.zeros((4000, 28, 28), np.uint8))))
+    assert not IDXDataset(path)[:].any()
+
+
+def test_a_server_that_does_not_end_is_not_listened_to(tmp_path, mirror, checksums, monkeypatch):
+    monkeypatch.setattr(download, "MOST_BYTES", 100)
+    folder = tmp_path / "folder"
+    with pytest.raises(DataError, match="delivers more than 100 bytes; nothing was kept"):
+        MNIST(folder, download=True)
     assert list(folder.iterdir()) == []

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderx import ArgumentError, DataLoader, NPDataset, concatenate
+from loaderx import ArgumentError, DataLoader, NPDataset, concatenate, select, split
 from loaderx.sources import LocatedSource, RecordSource, as_source
 from tests.loaderx.sources.rows import assert_delivers, assert_same, values
 
@@ -202,7 +202,7 @@ def test_dicts_of_fields_are_concatenated():
 
 
 def test_a_dict_where_one_source_is_expected_is_named():
-    with pytest.raises(ArgumentError, match=r"a dict \(of \['b'\]\) .* one by one"):
+    with pytest.raises(ArgumentError, match=r"'a' is a dict \(of \['b'\]\)\. .* one by one"):
         concatenate([{"a": {"b": ARRAY}}])
     with pytest.raises(ArgumentError, match="one by one"):
         DataLoader(({"b": ARRAY}, ARRAY))
@@ -305,3 +305,48 @@ def test_concatenating_rows_that_differ_is_refused(other):
 def test_concatenating_nothing_is_refused():
     with pytest.raises(ArgumentError, match="`sources` is empty"):
         concatenate([])
+
+
+FIELDS = {"image": ARRAY, "label": LABELS}
+
+
+def test_a_dict_of_fields_is_split_as_its_sources_are():
+    parts = split(FIELDS, 0.75, seed=5)
+    for number, part in enumerate(parts):
+        expected = {
+            name: NPDataset(array).split(0.75, seed=5)[number][:] for name, array in FIELDS.items()
+        }
+        assert_delivers(part, expected)
+    rows = np.concatenate([part[:]["label"] for part in parts])
+    assert sorted(rows) == sorted(LABELS)
+
+
+def test_rows_of_a_dict_of_fields_are_selected():
+    assert_delivers(select(FIELDS, [3, 0]), {name: FIELDS[name][[3, 0]] for name in FIELDS})
+    assert_delivers(select(FIELDS, slice(2, 9, 3)), {name: FIELDS[name][2:9:3] for name in FIELDS})
+
+
+def test_a_tuple_is_split_into_tuples():
+    first, second = split((ARRAY, LABELS), 0.5, seed=1)
+    dicts = split(FIELDS, 0.5, seed=1)
+    for part, twin in zip((first, second), dicts, strict=True):
+        assert_same(tuple(source[:] for source in part), tuple(twin[:].values()))
+        batch = DataLoader(part, batch_size=3, output="numpy").batch(0)
+        assert isinstance(batch, tuple)
+    assert_same(
+        tuple(source[:] for source in select((ARRAY, LABELS), [1])), (ARRAY[[1]], LABELS[[1]])
+    )
+
+
+@pytest.mark.parametrize("data", [ARRAY, NPDataset(ARRAY), list(ARRAY), Rows()], ids=repr)
+def test_whatever_is_a_source_is_split(data):
+    parts = split(data, 0.5), as_source(data).split(0.5)
+    assert_same(tuple(part[:] for part in parts[0]), tuple(part[:] for part in parts[1]))
+
+
+def test_fields_of_different_lengths_are_not_split():
+    for data in ({"a": ARRAY, "b": LABELS[1:]}, (ARRAY, LABELS[1:])):
+        with pytest.raises(ArgumentError, match="the same number of rows"):
+            split(data, 0.5)
+        with pytest.raises(ArgumentError, match="the same number of rows"):
+            select(data, [0])
