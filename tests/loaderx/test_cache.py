@@ -160,6 +160,7 @@ def test_the_home_folder_serves_when_the_library_cannot_be_written(tree, tmp_pat
 def test_a_cache_folder_that_vanishes_during_a_run_does_not_matter(tree, tmp_path):
     cache = tmp_path / "cache"
     replace_by_file = (
+        "permutation.round_keys(np.uint64(7), np.empty(4, np.uint32)); "
         f"import shutil; shutil.rmtree({str(cache)!r}); open({str(cache)!r}, 'w').close()"
     )
     check_compiled(run(tree, replace_by_file, NUMBA_CACHE_DIR=str(cache)))
