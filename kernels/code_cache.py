@@ -51,6 +51,11 @@ class CodeCache(_Cache):
         folders = self._folders()
         return str(folders[0]) if folders else None
 
+    def holds(self, sig: Any, target_context: Any) -> bool:
+        """Tell whether there is a file for a signature, whole or not."""
+        key = self._key(sig, target_context.codegen())
+        return any(self._file(folder, key).exists() for folder in self._folders())
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         import_registries()
         target_context.refresh()

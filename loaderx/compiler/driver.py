@@ -137,14 +137,19 @@ class Driver:
             fill()
             return drive
         arguments = [numba.typeof(value) for value in text.arguments]
-        with ExitStack() as lock:
+        signature = (*FIRST, *arguments, numba.uint8[::1])
+        with ExitStack() as stack:
             try:
                 if name is None or home is None:
                     fill()
                 else:
                     drive._cache = CodeCache(lambda: (home,), name, name, on_miss=fill)
-                    lock.enter_context(store.locked(home / f"{name}.lock"))
-                drive.compile((*FIRST, *arguments, numba.uint8[::1]))
+                    lock = home / f"{name}.lock"
+                    if drive._cache.holds(signature, drive.targetctx):
+                        store.mark_used(lock)
+                    else:
+                        stack.enter_context(store.locked(lock))
+                drive.compile(signature)
             except Exception as error:
                 # Not NumbaError alone: what Numba says of `import` and `with` is none.
                 path = drive.py_func.__code__.co_filename

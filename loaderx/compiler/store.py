@@ -38,7 +38,6 @@ def locked(file: Path) -> Iterator[None]:
     try:
         if _lock(handle, file):
             os.ftruncate(handle, 0)
-            # It also makes the driver the youngest: what is used stays longest.
             os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
     finally:
@@ -71,6 +70,12 @@ def _lock(handle: int, file: Path) -> bool:
             say(f"waiting for process {holder}, which compiles the same ({file.name})")
             silent = False
         time.sleep(POLL_SECONDS)
+
+
+def mark_used(lock: Path) -> None:
+    """Make a driver the youngest: what is used stays longest."""
+    with suppress(OSError):
+        os.utime(lock)
 
 
 def clean(home: Path, most_bytes: int = MOST_BYTES) -> None:

@@ -20,6 +20,8 @@ import pytest
 from numba.experimental import jitclass
 from numba.extending import intrinsic
 
+from loaderx import transforms  # noqa: F401 - it registers its functions
+from loaderx.compiler.extensions import foreign_extensions
 from loaderx.compiler.fingerprint import Uncacheable, fingerprint
 
 REPOSITORY = Path(__file__).parents[3]
@@ -419,6 +421,16 @@ def test_the_same_code_has_the_same_fingerprint_wherever_it_stands():
     assert fingerprint(closure_over(1)) == fingerprint(closure_over(1))
     array = np.arange(12.0).reshape(3, 4)
     assert fingerprint(made(level=array)) == fingerprint(made(level=array.copy()))
+
+
+def test_every_function_of_the_built_in_transforms_has_one():
+    ours = [
+        extension.origin
+        for extension in foreign_extensions()
+        if extension.called.startswith("loaderx.transforms.")
+    ]
+    assert len(ours) > 20
+    assert len({fingerprint(function) for function in ours}) == len(ours)
 
 
 def test_the_order_of_functions_counts():

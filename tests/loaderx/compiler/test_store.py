@@ -162,9 +162,7 @@ def test_cleaning_removes_what_was_not_used_for_longest_with_all_that_belongs_to
     store.clean(cache, most_bytes=2500)
     assert files_of(cache, "driver_c") == []
     assert len(files_of(cache, "driver_a")) == len(files_of(cache, "driver_b")) == 3
-    # Whoever compiles or loads it holds its lock meanwhile.
-    with store.locked(cache / "driver_a.lock"):
-        pass
+    store.mark_used(cache / "driver_a.lock")
     store.clean(cache, most_bytes=1100)
     assert files_of(cache, "driver_b") == []
     assert len(files_of(cache, "driver_a")) == 3
@@ -361,9 +359,59 @@ def test_a_stopped_process_does_not_stop_others(tmp_path):
     with holder(lock, "print('ready', flush=True); time.sleep(100)") as process:
         process.send_signal(signal.SIGSTOP)
         printed, said = start(tmp_path, program).communicate(timeout=100)
+        assert json.loads(printed) == {"result": SHIFTED, "cached": False}
+        assert f"Process {process.pid} holds the lock" in said
+        # Now that it is cached, nobody needs the lock.
+        assert run(tmp_path, program.replace("= 2", "= 1000"))["cached"]
+
+
+# Code that leaves a trace when it is unpickled, with the right checksum: that is no secret.
+PLANT = """
+import os, pickle
+from pathlib import Path
+from loaderx.kernels import code_cache
+class Trace:
+    def __reduce__(self):
+        return os.mkdir, (TRACE,)
+original = code_cache.read_verified
+def plant(file, key):
+    if b"driver_" in key:
+        mode = file.parent.stat().st_mode
+        file.parent.chmod(0o700)
+        code_cache.write_verified(file, key, pickle.dumps(Trace()))
+        file.parent.chmod(mode)
+    return original(file, key)
+code_cache.read_verified = plant
+"""
+
+
+def test_nothing_is_unpickled_from_a_folder_that_others_may_write(tmp_path):
+    cache, trace = tmp_path / "cache", tmp_path / "trace"
+    program = PLANT.replace("TRACE", repr(str(trace))) + DEFINITION + RUN
+    # Whoever may write to the folder has code run in this process ...
+    assert run(tmp_path, program) == {"result": SHIFTED, "cached": False}
+    trace.rmdir()
+    # ... unless the folder is not used.
+    cache.chmod(0o777)
+    inner = cache / f"loaderx-{os.geteuid()}"
+    inner.mkdir(mode=0o700)
+    inner.chmod(0o770)
+    printed, said = start(
+        tmp_path, "import warnings\nwarnings.simplefilter('always')\n" + program
+    ).communicate()
     assert json.loads(printed) == {"result": SHIFTED, "cached": False}
-    assert f"Process {process.pid} holds the lock" in said
-    assert run(tmp_path, program)["cached"]
+    assert said.count("nothing is cached") == 1
+    assert not trace.exists()
+
+
+def test_in_a_folder_of_many_users_each_has_one_of_their_own(tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o1777)
+    program = "import warnings\nwarnings.simplefilter('ignore')\n" + DEFINITION + RUN
+    assert run(tmp_path, program) == {"result": SHIFTED, "cached": False}
+    assert run(tmp_path, program) == {"result": SHIFTED, "cached": True}
+    assert [path.name for path in cache.iterdir()] == [f"loaderx-{os.geteuid()}"]
 
 
 def flip(file, place):
