@@ -1,19 +1,24 @@
-"""The one place for jit options, and for what happens when the cache on disk fails."""
+"""The one place for jit options, and for where compiled kernels are cached."""
 
 import functools
 import hashlib
+import os
+import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
 from numba.core import config
-from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import register_jitable
 
+from . import progress
+from .code_cache import CodeCache
+from .folders import cache_folder, is_private, private_folder
+
 Function = TypeVar("Function", bound=Callable[..., Any])
+progress.install()
 
 
 @functools.cache
@@ -23,43 +28,6 @@ def source_hash() -> str:
     for file in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()
-
-
-class ForgivingIndex(IndexDataCacheFile):
-    """The index of a cache; a damaged one is an empty one, and written anew."""
-
-    def _load_index(self) -> Any:
-        with suppress(Exception):
-            return super()._load_index()
-        return {}
-
-
-class ForgivingCache(FunctionCache):
-    """Numba's cache on disk, but a full disk or a damaged file costs a compilation, not the run."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        # Numba looks at the time stamp of the function's own file only, and would serve a kernel compiled with the
-        # former version of a function it calls from another file.
-        self._cache_file = ForgivingIndex(
-            cache_path=self._cache_path,
-            filename_base=self._impl.filename_base,
-            source_stamp=source_hash(),
-        )
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # Damaged pickles raise nearly anything: EOFError, UnpicklingError, AttributeError, ...
-        with suppress(Exception):
-            found = super().load_overload(sig, target_context)
-            # Of two processes that save at once each may take the same next free file: then the index of one names the
-            # code of the other.
-            if found is not None and tuple(found.signature.args) == tuple(sig):
-                return found
-        return None
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        with suppress(OSError):
-            super().save_overload(sig, data)
 
 
 def kernel(function: Function) -> Function:
@@ -76,10 +44,35 @@ def _compiled(function: Function, nogil: bool) -> Function:
     if config.DISABLE_JIT:
         return _interpreted(function)
     compiled = numba.njit(nogil=nogil, error_model="numpy")(function)
-    # Raised when neither the folder of the source file nor the user's cache folder can be written.
-    with suppress(RuntimeError):
-        compiled._cache = ForgivingCache(compiled.py_func)
+    code = compiled.py_func.__code__
+    file = Path(code.co_filename)
+    if file.exists():
+        version = "".join(map(str, sys.version_info[:2])) + sys.abiflags
+        name = f"{file.stem}.{code.co_qualname}-{code.co_firstlineno}.py{version}"
+        # Numba itself looks at the function's own file only, and would serve a kernel compiled with the former version
+        # of a function it calls from another file.
+        stamp = f"{source_hash()} {hashlib.sha256(code.co_code).hexdigest()}"
+        compiled._cache = CodeCache(
+            functools.partial(_folders, file.parent), name.replace("<", "").replace(">", ""), stamp
+        )
     return compiled  # type: ignore[no-any-return]
+
+
+def _folders(sources: Path) -> list[Path]:
+    """List the cache folders of kernels: the one named for Numba, that of the sources, or one in the user's cache."""
+    apart = f"kernels-{hashlib.sha256(str(sources.absolute()).encode()).hexdigest()[:16]}"
+    beside = sources / "__pycache__"
+    folders = []
+    if config.CACHE_DIR:
+        named = private_folder(Path(config.CACHE_DIR))
+        folders += [named / apart] if named else []
+    exists = beside.exists()
+    if is_private(beside) or not exists:
+        folders.append(beside)
+        if os.access(beside if exists else sources, os.W_OK):
+            return folders
+    own = private_folder(cache_folder())
+    return [*folders, own / apart] if own else folders
 
 
 def jitable(function: Function) -> Function:

@@ -1,18 +1,19 @@
 """A chain of ops -> one compiled function that takes samples from their rows to their places in the batch.
 
-The function is generated as text and written to a file named by a hash of it and of the code of every op in it, so that
-Numba can cache what it compiles: a closure over jitted functions would never be found again.
+The function is generated as text and cached under a hash of it and of the code of every op in it: a closure over jitted
+functions would never be found again.
 """
 
 import hashlib
-import importlib.util
 import linecache
+import logging
 import re
 import sys
 import threading
 import types
+import uuid
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 import llvmlite
@@ -24,7 +25,8 @@ from numpy.typing import NDArray
 from loaderx.errors import TransformError, annotate
 from loaderx.kernels import pixels, windows
 from loaderx.kernels.calls import fetch
-from loaderx.kernels.compilation import ForgivingCache, source_hash
+from loaderx.kernels.code_cache import CodeCache
+from loaderx.kernels.compilation import source_hash
 from loaderx.kernels.draws import start_draws
 from loaderx.kernels.memory import copy_bytes, pointer
 from loaderx.kernels.random import fold
@@ -33,10 +35,11 @@ from loaderx.spec import Spec
 
 from . import store
 from .draft import ALIGNMENT, Draft, Step
-from .fingerprint import fingerprint
+from .fingerprint import Uncacheable, fingerprint
 from .outline import draft
 from .renewal import renewed
 
+logger = logging.getLogger("loaderx")
 HEADER = (
     "def drive(positions, addresses, fetcher, worker, scratch, keys, progress, {arguments}out):\n"
 )
@@ -117,33 +120,42 @@ class Driver:
 
     def _compile(self) -> Any:
         text = self._text
-        name = driver_name(text, self.source)
-        file = store.write_driver(name, self.source)
-        module = _module(name, file, self.source)
+        name, home = driver_name(text, self.source), store.folder()
+        module = _module(name or f"{store.PREFIX}{uuid.uuid4().hex}", self.source)
         vars(module).update(LIBRARY)
-        for known, function in text.functions.items():
-            # Compiled anew for every driver: a global it reads may have another value by now.
-            anew = renewed(function)
-            vars(module)[known] = jit_op(anew) if isinstance(anew, types.FunctionType) else anew
+        module.drive.description = "the transforms " + ", ".join(dict.fromkeys(text.names))
         drive = jit(module.drive)
+
+        def fill() -> None:
+            for known, function in text.functions.items():
+                # Compiled anew for every driver: a global it reads may have another value by now.
+                anew = renewed(function)
+                vars(module)[known] = jit_op(anew) if isinstance(anew, types.FunctionType) else anew
+
         if numba.config.DISABLE_JIT:
+            fill()
             return drive
-        if file is not None:
-            try:
-                drive._cache = ForgivingCache(drive.py_func)
-            except RuntimeError:
-                file = None
         arguments = [numba.typeof(value) for value in text.arguments]
-        with store.locked(file):
+        signature = (*FIRST, *arguments, numba.uint8[::1])
+        with ExitStack() as stack:
             try:
-                drive.compile((*FIRST, *arguments, numba.uint8[::1]))
+                if name is None or home is None:
+                    fill()
+                else:
+                    drive._cache = CodeCache(lambda: (home,), name, name, on_miss=fill)
+                    lock = home / f"{name}.lock"
+                    if drive._cache.holds(signature, drive.targetctx):
+                        store.mark_used(lock)
+                    else:
+                        stack.enter_context(store.locked(lock))
+                drive.compile(signature)
             except Exception as error:
                 # Not NumbaError alone: what Numba says of `import` and `with` is none.
                 path = drive.py_func.__code__.co_filename
                 raise TransformError(explain(error, text, path, self.source)) from error
         self.cached = sum(drive.stats.cache_hits.values()) > 0
-        if not self.cached:
-            store.clean()
+        if not self.cached and home is not None:
+            store.clean(home)
         return drive
 
 
@@ -156,27 +168,25 @@ FIRST = (
 )
 
 
-def driver_name(text: Draft, source: str) -> str:
-    """Different whenever anything differs that the compiled code depends on."""
-    parts = (
-        *(numba.__version__, llvmlite.__version__, sys.version, source_hash()),
-        *(fingerprint(*text.functions.values()), source),
-    )
-    return "driver_" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
+def driver_name(text: Draft, source: str) -> str | None:
+    """Return a name that is another for anything else that the compiled code depends on; None if that is not known."""
+    try:
+        code = fingerprint(*text.functions.values())
+    except Uncacheable as reason:
+        names = ", ".join(dict.fromkeys(text.names))
+        logger.info("The compiled code of %s is not cached: %s.", names, reason)
+        return None
+    versions = (numba.__version__, llvmlite.__version__, sys.version, source_hash())
+    parts = repr((*versions, code, source))
+    return store.PREFIX + hashlib.sha256(parts.encode()).hexdigest()[:40]
 
 
-def _module(name: str, file: Path | None, source: str) -> types.ModuleType:
-    full = f"loaderx.compiler._drivers.{name}"
-    if file is not None:
-        specification = importlib.util.spec_from_file_location(full, file)
-        assert specification is not None
-        module = importlib.util.module_from_spec(specification)
-        path = str(file)
-    else:
-        module = types.ModuleType(full)
-        path = f"<{name}>"
-        linecache.cache[path] = (len(source), None, source.splitlines(True), path)
-    sys.modules[full] = module
+def _module(name: str, source: str) -> types.ModuleType:
+    module = types.ModuleType(f"loaderx.compiler._drivers.{name}")
+    path = f"<{name}>"
+    linecache.cache[path] = (len(source), None, source.splitlines(True), path)
+    # Numba looks it up when it loads what is cached.
+    sys.modules[module.__name__] = module
     exec(compile(source, path, "exec"), vars(module))
     return module
 

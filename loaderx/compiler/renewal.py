@@ -5,17 +5,22 @@ no file but that of the function. In a driver either would be old code under a n
 """
 
 import types
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import numba
 from numba.core.dispatcher import Dispatcher
+from numba.np.ufunc.dufunc import DUFunc
 
-from .fingerprint import known, names_in
+from .extensions import forget_compiled_extensions
+from .fingerprint import names_in
+from .packages import is_known, is_known_module
 
 
 def renewed(function: Any) -> Any:
     """The same function, which calls no compiled code of before."""
+    forget_compiled_extensions()
     if isinstance(function, types.FunctionType):
         copy = _empty_copy(function)
         _fill(copy, function, {})
@@ -45,14 +50,28 @@ def _fill(copy: types.FunctionType, function: types.FunctionType, made: dict[Any
 
 
 def _renew(value: Any, names: frozenset[str], made: dict[Any, Any]) -> Any:
-    if isinstance(value, Dispatcher) and not known(value.py_func.__module__):
+    if isinstance(value, DUFunc):
         if id(value) not in made:
-            copy = _empty_copy(value.py_func)
-            # Before its globals are there: it may call itself.
-            made[id(value)] = numba.jit(**value.targetoptions)(copy)
-            _fill(copy, value.py_func, made)
+            renew, inner = _renewing(value._dispatcher, _target="npyufunc")
+            copy = made[id(value)] = DUFunc._rebuild(inner, value.identity, False, [])
+            renew(made)
+            if value._frozen:
+                for signature in value._dispatcher.overloads:
+                    copy.add(signature)
+                copy.disable_compile()
         return made[id(value)]
-    if isinstance(value, types.ModuleType) and not known(value.__name__):
+    if isinstance(value, Dispatcher) and not is_known(value):
+        if id(value) not in made:
+            dispatcher: Any = value
+            renew, copy = _renewing(dispatcher, pipeline_class=dispatcher._compiler.pipeline_class)
+            made[id(value)] = copy
+            renew(made)
+            if not dispatcher._can_compile:
+                for signature in dispatcher.nopython_signatures:
+                    copy.compile(signature)
+                copy.disable_compile()
+        return made[id(value)]
+    if isinstance(value, types.ModuleType) and not is_known_module(value):
         if (id(value), names) not in made:
             module = made[id(value), names] = types.ModuleType(value.__name__)
             vars(module).update(vars(value))
@@ -60,3 +79,10 @@ def _renew(value: Any, names: frozenset[str], made: dict[Any, Any]) -> Any:
                 vars(module)[name] = _renew(vars(module)[name], names, made)
         return made[id(value), names]
     return value
+
+
+def _renewing(dispatcher: Any, **options: Any) -> tuple[Callable[[dict[Any, Any]], None], Any]:
+    """Make a copy without globals, and what fills them in: it may call itself, and so must exist before."""
+    copy = _empty_copy(dispatcher.py_func)
+    jit = numba.jit(**options, **dispatcher.targetoptions)
+    return lambda made: _fill(copy, dispatcher.py_func, made), jit(copy)

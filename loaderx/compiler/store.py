@@ -1,65 +1,87 @@
-"""Compiled drivers on disk: compiled once for all processes, never stale, bounded in size, and never in the way."""
+"""Folder of compiled drivers on disk: one process compiles, the others wait a while and load; bounded in size."""
 
 import fcntl
+import logging
 import os
-import sys
-import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from loaderx.kernels.folders import cache_folder, private_folder
+from loaderx.kernels.progress import SECONDS, say
+
 MOST_BYTES = 256 * 1024 * 1024
+# The largest chains compile for 44 s where nothing else runs. Whoever holds a lock longer may be stopped, and never
+# release it.
+WAIT_SECONDS = 90.0
+POLL_SECONDS = 0.02
+PREFIX = "driver_"
+logger = logging.getLogger("loaderx")
 
 
-def folder() -> Path:
-    """Where drivers are kept: `LOADERX_CACHE_DIR`, or the user's cache folder."""
-    named = os.environ.get("LOADERX_CACHE_DIR")
-    if named:
-        return Path(named)
-    if sys.platform == "darwin":
-        return Path("~/Library/Caches/loaderx").expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "loaderx"
-
-
-def write_driver(name: str, source: str) -> Path | None:
-    """The file of a driver, written if it is not there; None where nothing can be written."""
-    with suppress(OSError, RuntimeError):
-        home = folder()
-        home.mkdir(parents=True, exist_ok=True)
-        file = home / f"{name}.py"
-        if not file.exists():
-            # Under another name first: a process that starts meanwhile must not read half of it.
-            with tempfile.NamedTemporaryFile("w", dir=home, suffix=".tmp", delete=False) as half:
-                half.write(source)
-            Path(half.name).replace(file)
-        else:
-            # What is used stays longest.
-            os.utime(file)
-        return file
+def folder() -> Path | None:
+    """Return the folder of drivers; None where none can be made, or where others could write to it."""
+    with suppress(RuntimeError):  # no home
+        return private_folder(cache_folder())
     return None
 
 
 @contextmanager
-def locked(file: Path | None) -> Iterator[None]:
-    """One process compiles a driver, the others wait and then load it."""
-    if file is None:
-        yield
-        return
+def locked(file: Path) -> Iterator[None]:
+    """Hold a lock among processes, or none: after `WAIT_SECONDS` of waiting, and on file systems without locks."""
     try:
-        handle = file.with_suffix(".lock").open("w")
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
         yield
         return
-    with handle:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        if _lock(handle, file):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
+    finally:
+        with suppress(OSError):
+            # Not by closing alone: a child that was forked meanwhile has the same file open.
+            fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
 
 
-def clean(most_bytes: int = MOST_BYTES) -> None:
+def _lock(handle: int, file: Path) -> bool:
+    began = time.monotonic()
+    silent = True
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waited = time.monotonic() - began
+        except OSError:  # a file system without locks
+            return False
+        else:
+            return True
+        holder = os.pread(handle, 20, 0).decode(errors="replace") or "unknown"
+        if waited > WAIT_SECONDS:
+            logger.warning(
+                "Process %s holds the lock %s for more than %g s (is it stopped?): compiling without it.",
+                *(holder, file, WAIT_SECONDS),
+            )
+            return False
+        if silent and waited > SECONDS:
+            say(f"waiting for process {holder}, which compiles the same ({file.name})")
+            silent = False
+        time.sleep(POLL_SECONDS)
+
+
+def mark_used(lock: Path) -> None:
+    """Make a driver the youngest: what is used stays longest."""
+    with suppress(OSError):
+        os.utime(lock)
+
+
+def clean(home: Path, most_bytes: int = MOST_BYTES) -> None:
     """Remove the drivers not used for longest while all together are larger than `most_bytes`."""
     with suppress(OSError):
-        drivers = _drivers()
+        drivers = _drivers(home)
         total = sum(size for _, files in drivers for _, size in files)
         for _, files in drivers:
             if total <= most_bytes:
@@ -69,18 +91,18 @@ def clean(most_bytes: int = MOST_BYTES) -> None:
                 total -= size
 
 
-def _drivers() -> list[tuple[float, list[tuple[str, int]]]]:
-    """When each driver was last used, and its files with their sizes; the one not used for longest first."""
-    home = folder()
-    used: dict[str, float] = {}
-    files: dict[str, list[tuple[str, int]]] = {}
-    # Each folder is read once: with a thousand drivers in it, this happens behind every compilation.
-    for place in (home, home / "__pycache__"):
-        with suppress(FileNotFoundError), os.scandir(place) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):  # another process cleans, too
-                    name, status = entry.name.split(".")[0], entry.stat()
-                    files.setdefault(name, []).append((entry.path, status.st_size))
-                    if entry.name == f"{name}.py":
-                        used[name] = status.st_mtime
-    return [(used[name], files[name]) for name in sorted(used, key=lambda name: used[name])]
+def _drivers(home: Path) -> list[tuple[float, list[tuple[str, int]]]]:
+    """List when each driver was last used, and its files with their sizes; the one not used for longest first."""
+    drivers: dict[str, tuple[float, list[tuple[str, int]]]] = {}
+    # The folder is read once: with a thousand drivers in it, this happens after every compilation.
+    with os.scandir(home) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # another process cleans, too
+                name, status = entry.name.split(".")[0], entry.stat()
+                if name.startswith(PREFIX) and entry.is_file():
+                    used, files = drivers.get(name, (0.0, []))
+                    drivers[name] = (
+                        max(used, status.st_mtime),
+                        [*files, (entry.path, status.st_size)],
+                    )
+    return sorted(drivers.values(), key=lambda driver: driver[0])

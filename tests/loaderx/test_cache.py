@@ -71,7 +71,7 @@ def run(tree, preparation="", **environment):
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("NUMBA_", "PYTHON", "XDG_"))
+        if not name.startswith(("LOADERX_", "NUMBA_", "PYTHON", "XDG_"))
     }
     finished = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM.format(preparation=preparation)],
@@ -95,7 +95,7 @@ def check_batch(result):
 
 
 def cache_files(folder):
-    return sorted(path for path in folder.rglob("*") if path.suffix in (".nbi", ".nbc"))
+    return sorted(path for path in folder.rglob("*") if path.suffix == ".nbc")
 
 
 def times_written(folder):
@@ -118,7 +118,7 @@ def test_a_second_process_compiles_nothing(first_run):
     folder, first = first_run
     check_compiled(first)
     written = times_written(folder)
-    assert {path.suffix for path in written} == {".nbi", ".nbc"}
+    assert len(written) >= first["compiled"]
 
     check_loaded(run(folder))
 
@@ -160,6 +160,7 @@ def test_the_home_folder_serves_when_the_library_cannot_be_written(tree, tmp_pat
 def test_a_cache_folder_that_vanishes_during_a_run_does_not_matter(tree, tmp_path):
     cache = tmp_path / "cache"
     replace_by_file = (
+        "permutation.round_keys(np.uint64(7), np.empty(4, np.uint32)); "
         f"import shutil; shutil.rmtree({str(cache)!r}); open({str(cache)!r}, 'w').close()"
     )
     check_compiled(run(tree, replace_by_file, NUMBA_CACHE_DIR=str(cache)))
@@ -178,16 +179,48 @@ def fill_with_garbage(path):
     path.write_bytes(np.random.default_rng(0).bytes(path.stat().st_size))
 
 
-@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
-def test_a_damaged_cache_file_costs_a_compilation_and_not_the_run(compiled_tree, suffix):
-    files = [path for path in cache_files(compiled_tree) if path.suffix == suffix]
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) * 2 // 3] ^= 4
+    path.write_bytes(content)
+
+
+def test_a_damaged_cache_file_costs_a_compilation_and_not_the_run(compiled_tree):
+    files = cache_files(compiled_tree)
     assert len(files) > 3
-    for path, damage in zip(files, itertools.cycle([truncate, empty, fill_with_garbage])):
+    for path, damage in zip(
+        files, itertools.cycle([truncate, empty, fill_with_garbage, flip_a_bit])
+    ):
         damage(path)
 
     check_compiled(run(compiled_tree))
 
     check_loaded(run(compiled_tree))
+
+
+def test_a_flipped_bit_in_the_code_of_a_kernel_is_never_loaded(compiled_tree):
+    files = cache_files(compiled_tree)
+    for part in range(1, 4):
+        for path in files:
+            content = bytearray(path.read_bytes())
+            content[len(content) * part // 4] ^= 1 << part
+            path.write_bytes(content)
+        check_compiled(run(compiled_tree))
+
+
+def test_code_that_others_may_have_written_is_not_loaded(compiled_tree, tmp_path):
+    """Neither a file that others may write to, nor one in such a folder; the user's own folder serves instead."""
+    cache = str(tmp_path / "own")
+    for path in cache_files(compiled_tree):
+        path.chmod(0o664)
+    check_compiled(run(compiled_tree, LOADERX_CACHE_DIR=cache))
+    # Written anew.
+    check_loaded(run(compiled_tree, LOADERX_CACHE_DIR=cache))
+    (compiled_tree / "kernels" / "__pycache__").chmod(0o775)
+    check_compiled(run(compiled_tree, LOADERX_CACHE_DIR=cache))
+    assert cache_files(tmp_path / "own") != []
+    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700
+    check_loaded(run(compiled_tree, LOADERX_CACHE_DIR=cache))
 
 
 def test_a_kernel_is_compiled_anew_when_one_that_it_calls_changes(first_run, compiled_tree):

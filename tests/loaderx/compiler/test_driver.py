@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import numba
+import numba.experimental.structref
 import numpy as np
 import pytest
 
@@ -142,6 +143,190 @@ def test_a_transform_of_a_jitted_function_is_compiled(cache):
     assert np.all(built(names["op"])[0] == 3)
 
 
+USES = """
+@lx.transform
+def op(x):
+    for i in range(x.shape[0]):
+        x[i] = {use}
+"""
+# What Numba finds by itself, or has compiled before: {value} is what it computes.
+EXTENSIONS = {
+    "an overload": (
+        """
+def extended(value):
+    pass
+
+@numba.extending.overload(extended)
+def extended_overload(value):
+    return lambda value: value + {value}
+""",
+        "extended(x[i])",
+    ),
+    "an overload of a function of NumPy": (
+        """
+@numba.extending.overload(np.busday_count)
+def busday_overload(value):
+    return lambda value: value + {value}
+""",
+        "np.busday_count(x[i])",
+    ),
+    "an overloaded method": (
+        """
+@numba.extending.overload_method(numba.types.Float, "raised")
+def raised_overload(value):
+    return lambda value: value + {value}
+""",
+        "np.float32(x[i]).raised()",
+    ),
+    "an overloaded attribute": (
+        """
+@numba.extending.overload_attribute(numba.types.Float, "higher")
+def higher_overload(value):
+    return lambda value: value + {value}
+""",
+        "np.float32(x[i]).higher",
+    ),
+    "a jitclass": (
+        """
+@numba.experimental.jitclass([("value", numba.float64)])
+class Held:
+    def __init__(self, value):
+        self.value = value
+    def raised(self):
+        return self.value + {value}
+""",
+        "Held(x[i]).raised()",
+    ),
+    "an intrinsic": (
+        """
+@numba.extending.intrinsic
+def generated(typing_context):
+    amount = {value}
+    def generate(context, builder, signature, arguments):
+        return context.get_constant(numba.float64, amount)
+    return numba.float64(), generate
+""",
+        "x[i] + generated()",
+    ),
+    "a function that is lowered": (
+        """
+def lowered(value):
+    pass
+
+@numba.extending.type_callable(lowered)
+def type_lowered(context):
+    return lambda value: numba.float64
+
+@numba.extending.lower_builtin(lowered, numba.float32)
+def lower_lowered(context, builder, signature, arguments):
+    return context.get_constant(numba.float64, {value})
+""",
+        "x[i] + lowered(x[i])",
+    ),
+    "a structure": (
+        """
+@numba.experimental.structref.register
+class HeldType(numba.types.StructRef):
+    pass
+
+class Held(numba.experimental.structref.StructRefProxy):
+    def __new__(cls, value):
+        return numba.experimental.structref.StructRefProxy.__new__(cls, value)
+
+numba.experimental.structref.define_proxy(Held, HeldType, ["value"])
+
+@numba.extending.overload_method(HeldType, "lifted")
+def lifted_overload(held):
+    return lambda held: held.value + {value}
+""",
+        "Held(x[i]).lifted()",
+    ),
+    "a jitable function": (
+        """
+@numba.extending.register_jitable
+def extended(value):
+    return value + {value}
+""",
+        "extended(x[i])",
+    ),
+    "a vectorized function": (
+        """
+@numba.vectorize
+def extended(value):
+    return value + {value}
+""",
+        "extended(x[i])",
+    ),
+    "a vectorized function with a signature": (
+        """
+@numba.vectorize(["float64(float64)"])
+def extended(value):
+    return value + {value}
+""",
+        "extended(x[i])",
+    ),
+    "a jitted function with a signature": (
+        """
+@numba.njit("float64(float64)")
+def extended(value):
+    return value + {value}
+""",
+        "extended(x[i])",
+    ),
+}
+HASHED = {
+    name for name in EXTENSIONS if "jitable" in name or "vectorized" in name or "jitted" in name
+}
+# Methods of a jitclass keep what they were compiled with, as long as the class lives.
+RENEWED = [name for name in EXTENSIONS if name not in ("a jitclass", "an intrinsic")]
+
+
+@pytest.mark.parametrize("what", EXTENSIONS)
+def test_another_body_of_what_extends_numba_is_seen(cache, what):
+    source, use = EXTENSIONS[what]
+    for value in (1.0, 2.0):
+        # Under another name than before: what extends NumPy stays, and the latest is no better than the first.
+        text = (source + USES.format(use=use)).replace("{value}", str(value))
+        text = text.replace("busday_count", f"busday_{'count' if value == 1 else 'offset'}")
+        names = module(
+            text.replace("raised", f"raised{int(value)}").replace("higher", f"higher{int(value)}")
+        )
+        for cached in (False, what in HASHED):
+            out, loaded = built(names["op"])
+            assert np.all(out == value)
+            assert loaded is cached
+
+
+@pytest.mark.parametrize("what", RENEWED)
+def test_a_changed_global_of_what_extends_numba_is_seen(cache, what):
+    source, use = EXTENSIONS[what]
+    text = (
+        (source + USES.format(use=use))
+        .replace("{value}", "LEVEL")
+        .replace("raised", "raised_level")
+    )
+    text = text.replace("higher", "higher_level").replace("busday_count", "is_busday")
+    names = module(text, LEVEL=1.0)
+    for level in (1.0, 2.0):
+        names["LEVEL"] = level
+        assert np.all(built(names["op"])[0] == level)
+
+
+def test_a_helper_keeps_its_signature(cache):
+    names = module(
+        """
+@numba.njit("float32(float32)")
+def rounded(value):
+    return value
+
+@lx.transform
+def op(x):
+    x[0] = rounded(1e-9 + 1.0) - 1.0
+"""
+    )
+    assert built(names["op"], samples=np.zeros((2, 3)))[0][0, 0] == 0
+
+
 # --- never in need of the disk ----------------------------------------------------------------
 
 
@@ -170,23 +355,14 @@ def fill_with_garbage(path):
 @pytest.mark.parametrize("damage", [truncate, empty, fill_with_garbage])
 def test_a_damaged_file_costs_a_compilation_and_nothing_else(cache, damage):
     check(built(count_up)[0])
-    for suffix in ("nbi", "nbc"):
-        files = list(cache.rglob(f"*.{suffix}"))
-        assert len(files) == 1
-        damage(files[0])
-        out, loaded = built(count_up)
-        check(out)
-        assert not loaded
-        out, loaded = built(count_up)
-        check(out)
-        assert loaded
-
-
-def test_a_damaged_text_does_not_matter(cache):
-    check(built(count_up)[0])
-    (file,) = cache.glob("*.py")
-    fill_with_garbage(file)
-    check(built(count_up)[0])
+    (file,) = cache.rglob("*.nbc")
+    damage(file)
+    out, loaded = built(count_up)
+    check(out)
+    assert not loaded
+    out, loaded = built(count_up)
+    check(out)
+    assert loaded
 
 
 def test_a_folder_in_the_way_of_a_lock_does_not_matter(cache):
