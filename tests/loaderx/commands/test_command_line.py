@@ -177,7 +177,7 @@ def test_a_missing_package_is_one_line_that_says_what_to_install(
     assert cli.main([CONVERT, source, "y.npy"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert package in line
-    assert line.endswith(f'pip install "loaderx[{extra}]"')
+    assert line.endswith(f'pip install ".[{extra}]" in a clone of loaderx')
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     assert extra in project["optional-dependencies"]
 

@@ -1,6 +1,5 @@
 """`loaderx convert` writes what it read, bit for bit, and goes on where it was stopped."""
 
-import fcntl
 import io
 import json
 import signal
@@ -15,6 +14,7 @@ import pytest
 from PIL import Image
 
 from loaderx import ARDataset, cli, write_array_record
+from loaderx.commands.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)
@@ -347,6 +347,23 @@ def wait_for(process, reached):
         time.sleep(0.01)
 
 
+def unfinished(target):
+    return Workspace(Path(target)).path
+
+
+def leftovers():
+    return sorted(file.name for file in Path().iterdir() if "unfinished" in file.name)
+
+
+def rows_noted(journal):
+    """The rows of the first table that a journal says are written."""
+    try:
+        progress = json.loads(journal.read_text())["progress"]
+    except FileNotFoundError:
+        return 0
+    return progress[0]["rows"] if progress else 0
+
+
 SLOW = np.random.default_rng(0).integers(0, 16, (4000, 48, 48), np.uint8)
 # One thread at such a level takes some seconds.
 SLOWLY = ("--compression", "zstd:19", "--jobs", "1")
@@ -356,7 +373,7 @@ SLOWLY = ("--compression", "zstd:19", "--jobs", "1")
 def test_a_conversion_goes_on_after_ctrl_c_and_the_file_is_the_same(folder, shards):
     np.save("x.npy", SLOW)
     options = (*SLOWLY, "--shards", shards)
-    growing = folder / ("x.ar.partial" if shards == 1 else "x.ar-00000-of-00002.partial")
+    growing = unfinished("x.ar") / ("x.ar" if shards == 1 else "x.ar-00000-of-00002")
     process = started("x.npy", "x.ar", *options)
     wait_for(process, lambda: growing.exists() and growing.stat().st_size > 100_000)
     process.send_signal(signal.SIGINT)
@@ -366,8 +383,9 @@ def test_a_conversion_goes_on_after_ctrl_c_and_the_file_is_the_same(folder, shar
     assert line.startswith("loaderx convert: stopped after ")
     assert line.endswith("of 4,000 rows; the same command goes on there")
     assert out == ""
-    unfinished = {file.name for file in folder.iterdir()} - {"x.npy"}
-    assert unfinished == {growing.name, f"{growing.name}.index", "x.ar.partial.json"}
+    assert {file.name for file in folder.iterdir()} == {"x.npy", growing.parent.name}
+    kept = {file.name for file in growing.parent.iterdir()}
+    assert kept == {growing.name, f"{growing.name}.index", "journal.json", "lock"}
 
     process = started("x.npy", "x.ar", *options)
     out, err = process.communicate(timeout=100)
@@ -377,15 +395,15 @@ def test_a_conversion_goes_on_after_ctrl_c_and_the_file_is_the_same(folder, shar
     if shards == 1:
         write_array_record("library.ar", SLOW, level=19, progress=False)
         assert Path("x.ar").read_bytes() == Path("library.ar").read_bytes()
-    assert list(folder.glob("*partial*")) == []
+    assert leftovers() == []
 
 
 def test_a_conversion_goes_on_after_its_process_was_killed(folder):
     np.save("x.npy", SLOW)
-    note = folder / "x.ar.partial.json"
+    note = unfinished("x.ar") / "journal.json"
     often = "import loaderx.commands.conversion as c; c.SECONDS_BETWEEN_NOTES = 0"
     process = started("x.npy", "x.ar", *SLOWLY, before=often)
-    wait_for(process, note.exists)
+    wait_for(process, lambda: rows_noted(note) > 0)
     process.kill()
     process.communicate(timeout=100)
     assert not Path("x.ar").exists()
@@ -430,7 +448,7 @@ def test_arrays_of_an_npz_file_go_on_after_ctrl_c_too(blocks, target):
     assert convert("x.npz", target) == 0
     for name, array in arrays.items():
         same(np.load(target)[name] if target == "y.npz" else np.load(f"y_{name}.npy"), array)
-    assert list(Path().glob("*partial*")) == []
+    assert leftovers() == []
 
 
 @pytest.mark.parametrize("source", ["saved", "table.parquet"])
@@ -470,7 +488,7 @@ def test_other_options_begin_again_and_leave_nothing_of_the_last_run(folder, cap
 def test_an_unfinished_file_that_was_cut_begins_again(capsys):
     np.save("x.npy", numbers())
     stopped_after(1, "x.npy", "y.npy")
-    Path("y.npy.partial").write_bytes(b"short")
+    (unfinished("y.npy") / "y.npy").write_bytes(b"short")
     assert convert("x.npy", "y.npy") == 0
     assert "beginning again: the unfinished files are gone" in capsys.readouterr().err
     same(np.load("y.npy"), numbers())
@@ -496,20 +514,14 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
     process = started("x.npy", "y.npy", before=limit)
     _, err = process.communicate(timeout=100)
     assert process.returncode == 2
-    assert err == "loaderx convert: File too large\n"
+    rows = rows_noted(unfinished("y.npy") / "journal.json")
+    assert rows > 0
+    assert err == (
+        f"loaderx convert: y.npy: File too large; {rows:,} of 2,000 rows are kept, and the same command goes on there\n"
+    )
     assert not Path("y.npy").exists()
-    assert json.loads(Path("y.npy.partial.json").read_text())["progress"][0]["rows"] > 0
     assert convert("x.npy", "y.npy") == 0
     same(np.load("y.npy"), numbers(np.float64))
-
-
-def test_two_processes_do_not_write_the_same_file(capsys):
-    np.save("x.npy", numbers())
-    with Path("y.npy.partial.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert convert("x.npy", "y.npy") == 2
-    assert "y.npy is being written by another process" in capsys.readouterr().err
-    assert convert("x.npy", "y.npy") == 0
 
 
 def test_memory_does_not_grow_with_the_file():
