@@ -32,6 +32,8 @@ PLACES = ("", "raw", "MNIST/raw")
 # The third byte of an idx file, and what its numbers are then.
 DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP = b"\x1f\x8b"
+# Of a compressed file, which is decompressed in memory: twice as many as EMNIST has.
+MOST_BYTES = 1 << 30
 # NumPy has at least so many; a header that promises more is none.
 AXES = 32
 
@@ -100,7 +102,16 @@ def _decompress(path: Path) -> np.ndarray[Any, Any]:
     try:
         with gzip.open(path) as file:
             shape, dtype = _read_header(file, path)
-            data = file.read()
+            needed = math.prod(shape) * dtype.itemsize
+            if needed > MOST_BYTES:
+                raise DataError(
+                    f"{path} promises {needed} bytes, and up to {MOST_BYTES} are decompressed in memory: "
+                    "decompress it by `gunzip`, and the file is mapped."
+                )
+            # As many as that: a few compressed bytes can stand for any number. Its checksum is read with its end.
+            data = file.read(needed)
+            if file.read(1):
+                raise DataError(f"{path} has more than the {needed} bytes that its header promises.")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} cannot be decompressed: {error}") from error
     _check_size(path, shape, dtype, len(data))

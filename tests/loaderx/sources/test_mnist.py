@@ -206,3 +206,18 @@ def test_a_file_that_the_server_does_not_have_is_an_error_with_its_address(
     refusal.value.close()
     assert "/t10k-images-idx3-ubyte.gz" in refusal.value.__notes__[0]
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("images", "more", "words"),
+    [
+        # A few compressed bytes that stand for gigabytes.
+        (struct.pack(">BBBBII", 0, 0, 8, 2, 1 << 16, 1 << 15), b"", r"1073741824.*by `gunzip`"),
+        (idx(IMAGES), bytes(1 << 20), "has more than the .* bytes that its header promises"),
+    ],
+)
+def test_a_compressed_file_is_unpacked_up_to_a_limit(tmp_path, images, more, words):
+    path = tmp_path / "rows.gz"
+    path.write_bytes(gzip.compress(images + more))
+    with pytest.raises(DataError, match=words):
+        IDXDataset(path)
