@@ -34,7 +34,7 @@ what SRC may be:
   a folder by `save_to_disk`   of Hugging Face `datasets`; needs the extra huggingface
 
 what DST becomes:
-  one column is the file DST. Several are DST with their names in it: train_data.npy and train_label.npy for train.npy.
+  one column is the file DST. Several are DST with their names in it: train_image.npy and train_label.npy for train.npy.
   Beside ArrayRecord files, columns of single numbers are .npy files. Class names are train_label_classes.json.
 
 Files appear under their names when all are complete. After Ctrl-C, a kill or a full disk the same command goes on where
@@ -260,6 +260,8 @@ def _refuse_options(options: argparse.Namespace, kind: str) -> None:
 
 
 def _report(conversion: "Conversion", seconds: float) -> None:
+    from .program import program_of
+
     width = max(len(str(file)) for file in conversion.files)
     for file in conversion.files:
         write_line(f"{file!s:{width}}  {readable_bytes(file.stat().st_size)}")
@@ -269,3 +271,4 @@ def _report(conversion: "Conversion", seconds: float) -> None:
         for target in task.targets
     )
     write_line(f"{conversion.rows:,} rows in {seconds:.1f} s: {shown}")
+    write_line("\n".join(["to load them:", "", *program_of(conversion)]))
