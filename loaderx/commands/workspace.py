@@ -28,31 +28,33 @@ class Workspace:
         self._lock: BinaryIO | None = None
 
     def __enter__(self) -> "Workspace":
-        while self._lock is None:
-            try:
-                self.path.mkdir()
-            except FileExistsError:
-                pass
-            except OSError as error:
-                folder = self._target.parent
-                raise UsageError(f"cannot write into the folder {folder}: {error.strerror}.") from error
-            # Another process may make or remove its files at every moment.
-            with contextlib.suppress(FileNotFoundError, FileExistsError):
-                self._check()
-                self._lock = self._locked()
+        try:
+            while self._lock is None:
+                with contextlib.suppress(FileExistsError):
+                    self.path.mkdir()
+                # Another process may make or remove its files at every moment.
+                with contextlib.suppress(FileNotFoundError, FileExistsError):
+                    self._check()
+                    self._lock = self._locked()
+        except OSError as error:
+            folder = self._target.parent
+            raise UsageError(f"cannot write into the folder {folder}: {error.strerror}.") from error
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Release the folder; it is gone if nothing but the lock is left in it."""
         assert self._lock is not None
-        with self._lock:
-            self._lock.flush()
-            if os.listdir(self.path) == [LOCK]:  # noqa: PTH208 - names, not paths
-                self.remove([LOCK])
-                # What somebody else put there stays.
-                with contextlib.suppress(OSError):
-                    self.path.rmdir()
+        self._release(self._lock)
         self._lock = None
+
+    def _release(self, lock: BinaryIO) -> None:
+        """Let others have the folder; it is gone if nothing but the lock is left in it."""
+        if os.listdir(self.path) == [LOCK]:  # noqa: PTH208 - names, not paths
+            self.remove([LOCK])
+            # Another process may be about to use it.
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+        with contextlib.suppress(OSError):
+            lock.close()
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files of the folder by their names, which may be those of a journal that somebody wrote."""
@@ -62,13 +64,14 @@ class Workspace:
 
     def _check(self) -> None:
         """Refuse what is not a folder of ours: an empty one is as good as new."""
-        if not self.path.is_symlink() and self.path.is_dir():
+        if not self.path.is_symlink() and (self.path.is_dir() or not self.path.exists()):
             lock = self.path / LOCK
-            ours = not lock.is_symlink() and lock.is_file() and MARK.startswith(lock.read_bytes())
-            if ours or not os.listdir(self.path):  # noqa: PTH208 - the same
+            # In this order: what is removed meanwhile raises, and is looked at once more.
+            found = os.listdir(self.path)  # noqa: PTH208 - the same
+            if not found or (
+                LOCK in found and not lock.is_symlink() and MARK.startswith(lock.read_bytes())
+            ):
                 return
-        elif not os.path.lexists(self.path):
-            return
         raise UsageError(
             f"{self.path} was not made by this command: move it away, or choose another name than {self._target}."
         )
@@ -88,6 +91,11 @@ class Workspace:
         if not is_same(file.fileno(), lock):
             file.close()
             return None
-        file.write(MARK)
-        file.flush()
+        try:
+            file.write(MARK)
+            file.flush()
+        except OSError:
+            # The disk is full.
+            self._release(file)
+            raise
         return file
