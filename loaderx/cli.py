@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import signal
 import warnings
 from collections.abc import Sequence
@@ -25,7 +26,15 @@ from loaderx.errors import LoaderxError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status of the process."""
+    """Run one command and return the exit status of the process; without arguments they are those of the process."""
+    status = _status(arguments)
+    if arguments is None and status > SIGNALLED:
+        # At once: JAX and Numba may be at work in threads, and an end of the interpreter in between is a crash.
+        os._exit(status)
+    return status
+
+
+def _status(arguments: Sequence[str] | None) -> int:
     command = "loaderx"
     print_anything()
     with signals_interrupt() as arrived:
@@ -46,7 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (LoaderxError, OSError) as error:
             write_note(f"{command}: {_in_one_line(error)}")
             return WRONG_INPUT
-        except KeyboardInterrupt as error:
+        except BaseException as error:
+            # Imports and callbacks make other errors of an interruption.
+            if not arrived and not isinstance(error, KeyboardInterrupt):
+                raise
             what = str(error) if isinstance(error, StoppedError) else "stopped"
             write_note(f"{command}: {what}")
             return SIGNALLED + (arrived[-1] if arrived else signal.SIGINT)

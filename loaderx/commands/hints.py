@@ -28,7 +28,9 @@ PUBLIC_NAMES = {
     "RangeRows": "range",
 }
 # What Numba compiles; code that calls anything else cannot be decorated.
-COMPILED_PACKAGES = frozenset({"numpy", "math", "builtins", "numba", "loaderx", "operator", "cmath"})
+COMPILED_PACKAGES = frozenset(
+    {"numpy", "math", "builtins", "numba", "loaderx", "operator", "cmath"}
+)
 # Words in the names of functions of Pillow, SciPy, OpenCV, torchvision -> the op that does the same, the longest first.
 EQUIVALENTS = {
     "gaussian": "GaussianBlur",
@@ -145,7 +147,7 @@ def _called(function: Any, seen: set[Any]) -> Iterator[tuple[str, str]]:
     yield package, getattr(function, "__name__", type(function).__name__)
     if not isinstance(function, types.FunctionType):
         # An object with a method, or something written in C.
-        function = getattr(type(function), "__call__", None)
+        function = inspect.getattr_static(function, "__call__", None)
     if not isinstance(function, types.FunctionType) or _is_installed(package) or function in seen:
         return
     seen.add(function)

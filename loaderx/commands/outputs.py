@@ -122,9 +122,7 @@ class NpyOutput(Output):
 class RecordOutput(Output):
     """An ArrayRecord file, byte for byte as `write_array_record` writes it; its index grows in a file beside it."""
 
-    def __init__(
-        self, path: Path, folder: Path, spec: Spec, rows: int, encoding: Encoding
-    ) -> None:
+    def __init__(self, path: Path, folder: Path, spec: Spec, rows: int, encoding: Encoding) -> None:
         super().__init__(path, folder, spec, rows)
         self._encoding = encoding
         self._dtype = spec.dtype.newbyteorder("<")

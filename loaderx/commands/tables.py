@@ -223,6 +223,8 @@ def record_readers(path: str) -> list[Reader]:
 
 def kind_of(path: str) -> str:
     """What a path names, by what stands in it: "folder", "npy", "npz", "parquet" or "records"."""
+    if not path:
+        raise UsageError("the name of a file is empty.")
     file = Path(path)
     if file.is_dir():
         return "folder"

@@ -77,7 +77,8 @@ def flush_result() -> None:
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except OSError:
+    except OSError as error:
+        error.filename = "standard output"
         # It would be tried once more at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise

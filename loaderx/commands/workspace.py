@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from loaderx.sources.records.replacing import is_same
 
@@ -27,7 +27,7 @@ class Workspace:
         self.path = target.with_name(f".{target.name[:40]}.{digest}.unfinished")
         self._lock: BinaryIO | None = None
 
-    def __enter__(self) -> "Workspace":
+    def __enter__(self) -> Self:
         try:
             while self._lock is None:
                 with contextlib.suppress(FileExistsError):

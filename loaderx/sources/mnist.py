@@ -111,7 +111,9 @@ def _decompress(path: Path) -> np.ndarray[Any, Any]:
             # As many as that: a few compressed bytes can stand for any number. Its checksum is read with its end.
             data = file.read(needed)
             if file.read(1):
-                raise DataError(f"{path} has more than the {needed} bytes that its header promises.")
+                raise DataError(
+                    f"{path} has more than the {needed} bytes that its header promises."
+                )
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} cannot be decompressed: {error}") from error
     _check_size(path, shape, dtype, len(data))

@@ -163,7 +163,17 @@ def first_of(loader):
     return {name: np.asarray(values)[place] for name, values in batch.items()}
 
 
-ODD_NAMES = ["plain", "it's", 'a "b"', "new\nline", "back\\slash", "[1]*?", "x@3", "ünï 文", "\udcff"]
+ODD_NAMES = [
+    "plain",
+    "it's",
+    'a "b"',
+    "new\nline",
+    "back\\slash",
+    "[1]*?",
+    "x@3",
+    "ünï 文",
+    "\udcff",
+]
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)

@@ -1,4 +1,4 @@
-"""A conversion touches no file that it did not make, whatever ends it, and leaves nothing that the next does not use."""
+"""A conversion touches no file that it did not make, whatever ends it, and leaves nothing the next does not use."""
 
 import os
 import signal
@@ -89,7 +89,9 @@ def test_what_is_not_a_workspace_is_left_alone(folder, capsys, kind):
     assert "was not made by this command: move it away" in capsys.readouterr().err
     assert sorted(folder.rglob("*")) == before
     assert all(
-        file.read_text() in ("theirs", "") for file in before if file.is_file() and file.name != "x.npy"
+        file.read_text() in ("theirs", "")
+        for file in before
+        if file.is_file() and file.name != "x.npy"
     )
 
 
@@ -197,7 +199,10 @@ def test_a_second_process_is_refused_while_the_first_lives_and_not_after(folder)
         for target in ("y.ar", "here/y.ar"):
             refused = run("x.npy", target, *SLOWLY)
             assert refused.returncode == 2
-            assert refused.stderr == f"loaderx convert: {target} is being written by another process.\n"
+            assert (
+                refused.stderr
+                == f"loaderx convert: {target} is being written by another process.\n"
+            )
         assert process.poll() is None
     finally:
         process.kill()

@@ -559,7 +559,12 @@ def writing(path):
 
 def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(tmp_path):
     path = tmp_path / "x.ar"
-    theirs = ["x.ar.partial", ".x.ar.unfinished", ".x.ar.0123456789ag.unfinished", ".y.0123456789ab.unfinished"]
+    theirs = [
+        "x.ar.partial",
+        ".x.ar.unfinished",
+        ".x.ar.0123456789ag.unfinished",
+        ".y.0123456789ab.unfinished",
+    ]
     for name in theirs:
         (tmp_path / name).write_text("not ours")
     # By their names these might be ours.
@@ -591,7 +596,9 @@ def test_a_file_is_not_written_over_itself(tmp_path, monkeypatch, way):
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", np.arange(5))
     before = (tmp_path / "x.npy").read_bytes()
-    path = {"same": tmp_path / "x.npy", "relative": "../" + tmp_path.name + "/x.npy"}.get(way, "y.npy")
+    path = {"same": tmp_path / "x.npy", "relative": "../" + tmp_path.name + "/x.npy"}.get(
+        way, "y.npy"
+    )
     if way == "link":
         (tmp_path / "y.npy").symlink_to("x.npy")
     elif way == "second name":
