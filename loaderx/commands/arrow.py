@@ -149,13 +149,17 @@ def parquet_input(path: Path, wanted: Wanted) -> Input:
     schema, rows = file.schema_arrow, file.metadata.num_rows
     if rows == 0:
         raise DataError(f"{path} has no rows.")
-    noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = noted.get("info", {}).get("features", {})
-    classes = {
-        name: tuple(feature["names"])
-        for name, feature in features.items()
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-    }
+    try:
+        noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        classes = {
+            name: tuple(map(str, feature["names"]))
+            for name, feature in noted.get("info", {}).get("features", {}).items()
+            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{path}: its notes for Hugging Face `datasets` are damaged: {error!r}."
+        ) from error
 
     def first(name: str) -> Any:
         return next(file.iter_batches(1, columns=[name])).column(0)
@@ -204,9 +208,10 @@ def _refuse_large_rows(path: Path, group: Any, wanted: Sequence[str] | None) -> 
         name = column.path_in_schema.partition(".")[0]
         each = VALUE_BYTES.get(column.physical_type, 1)
         nbytes = max(column.total_uncompressed_size, column.num_values * each)
-        if (wanted is None or name in wanted) and nbytes > MOST_ROW_BYTES * group.num_rows:
+        row_bytes = nbytes // max(group.num_rows, 1)
+        if (wanted is None or name in wanted) and row_bytes > MOST_ROW_BYTES:
             raise DataError(
-                f"{path}, column {name!r}: a row has {readable_bytes(nbytes // group.num_rows)}, and up to "
+                f"{path}, column {name!r}: a row has {readable_bytes(row_bytes)}, and up to "
                 f"{readable_bytes(MOST_ROW_BYTES)} are unpacked in memory; leave it out by --columns."
             )
 

@@ -148,6 +148,26 @@ def test_a_parquet_row_that_would_fill_the_memory_is_refused(kind):
     assert finished.returncode == 2
 
 
+def test_row_groups_without_rows_are_nothing_special():
+    table = pa.table({"x": np.arange(5)})
+    with parquet.ParquetWriter("t.parquet", table.schema) as writer:
+        for part in (table[:0], table, table[:0]):
+            writer.write_table(part)
+    assert cli.main(["convert", "t.parquet", "y.npy"]) == 0
+    assert np.load("y.npy").tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "notes", ["{", "[]", '{"info": 5}', '{"info": {"features": {"x": {"_type": "ClassLabel"}}}}']
+)
+def test_damaged_notes_of_a_parquet_file_are_one_line(capsys, notes):
+    table = pa.table({"x": np.arange(5)}).replace_schema_metadata({"huggingface": notes})
+    parquet.write_table(table, "t.parquet")
+    assert cli.main(["convert", "t.parquet", "y.npy"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "t.parquet: its notes for Hugging Face `datasets` are damaged" in line
+
+
 def png_of(width, height):
     def chunk(kind, content):
         checksum = zlib.crc32(kind + content)
