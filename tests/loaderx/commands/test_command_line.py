@@ -346,6 +346,28 @@ def interrupted_import(*_, **__):
     assert (finished.returncode, finished.stderr) == (130, "loaderx inspect: stopped\n")
 
 
+def test_a_signal_in_a_callback_of_the_garbage_collector_is_not_lost(tmp_path):
+    program = """
+import gc, signal, sys, time
+import loaderx.commands.tables as tables
+from loaderx.cli import main
+
+def callback(*_):
+    signal.raise_signal(signal.SIGINT)
+
+def collect(path):
+    gc.callbacks.append(callback)
+    gc.collect()
+    gc.callbacks.remove(callback)
+    time.sleep(100)
+
+tables.kind_of = collect
+sys.exit(main())
+"""
+    finished = run("inspect", "x.npy", cwd=tmp_path, program=("-c", program))
+    assert (finished.returncode, finished.stderr) == (130, "loaderx inspect: stopped\n")
+
+
 # What people are told to install.
 
 
