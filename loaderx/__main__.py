@@ -2,6 +2,10 @@
 
 import sys
 
-from loaderx.cli import main
+try:
+    from loaderx.cli import main
+except KeyboardInterrupt:
+    # Ctrl-C before there is anything to stop.
+    sys.exit(130)
 
 sys.exit(main())

@@ -1,4 +1,4 @@
-"""An iterator's state as an item of an Orbax checkpoint, beside model and optimizer; needs `loaderx[orbax]`.
+"""An iterator's state as an item of an Orbax checkpoint, beside model and optimizer; needs the extra `orbax`.
 
     manager.save(step, args=ocp.args.Composite(model=ocp.args.StandardSave(model), data=IteratorSave(iterator)))
     manager.restore(step, args=ocp.args.Composite(model=..., data=IteratorRestore(iterator)))

@@ -3,7 +3,7 @@
 import argparse
 import importlib
 import os
-import sys
+import signal
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -13,47 +13,69 @@ from loaderx.commands import COMMANDS
 from loaderx.commands.demo import EXAMPLE_PACKAGES as EXAMPLE_PACKAGES
 from loaderx.commands.terminal import (
     FAILED,
-    INTERRUPTED,
+    SIGNALLED,
     WRONG_INPUT,
     MissingPackageError,
     StoppedError,
+    flush_result,
+    print_anything,
+    signals_interrupt,
     write_note,
 )
 from loaderx.errors import LoaderxError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status of the process."""
-    options = _parser().parse_args(arguments)
-    command = f"loaderx {options.command}"
+    """Run one command and return the exit status of the process; without arguments they are those of the process."""
+    status = _status(arguments)
+    if arguments is None and status > SIGNALLED:
+        # At once: JAX and Numba may be at work in threads, and an end of the interpreter in between is a crash.
+        os._exit(status)
+    return status
 
+
+def _status(arguments: Sequence[str] | None) -> int:
+    command = "loaderx"
+    print_anything()
+    with signals_interrupt() as arrived:
+        try:
+            try:
+                options = _parser().parse_args(arguments)
+                command = f"loaderx {options.command}"
+                status = _run(options, command)
+            finally:
+                # Also where argparse ends the process, after --help.
+                flush_result()
+        except MissingPackageError as error:
+            write_note(str(error))
+            return FAILED
+        except BrokenPipeError:
+            # Who read the result has seen enough, as `head` has.
+            return FAILED
+        except (LoaderxError, OSError) as error:
+            write_note(f"{command}: {_in_one_line(error)}")
+            return WRONG_INPUT
+        except BaseException as error:
+            # Imports and callbacks make other errors of an interruption.
+            if not arrived and not isinstance(error, KeyboardInterrupt):
+                raise
+            what = str(error) if isinstance(error, StoppedError) else "stopped"
+            write_note(f"{command}: {what}")
+            return SIGNALLED + (arrived[-1] if arrived else signal.SIGINT)
+    return status
+
+
+def _run(options: argparse.Namespace, command: str) -> int:
     def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
         write_note(f"{command}: {message}")
 
-    try:
-        with warnings.catch_warnings():
-            # Those for the user, once; those for programmers are of no use here.
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("default", UserWarning)
-            warnings.showwarning = show_warning
-            status: int = options.run(options)
-        # Here, and not when the process ends, where nobody can catch what it raises.
-        sys.stdout.flush()
-    except MissingPackageError as error:
-        write_note(str(error))
-        return FAILED
-    except (LoaderxError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            # Who read the result has seen enough, as `head` has.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return FAILED
-        write_note(f"{command}: {_in_one_line(error)}")
-        return WRONG_INPUT
-    except KeyboardInterrupt as error:
-        what = str(error) if isinstance(error, StoppedError) else "stopped"
-        write_note(f"{command}: {what}")
-        return INTERRUPTED
-    return status
+    with warnings.catch_warnings():
+        # Those for the user, once; those for programmers are of no use here.
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = show_warning
+        status: int = options.run(options)
+        return status
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,11 +13,13 @@ from loaderx.errors import DataError
 from loaderx.spec import Spec
 
 from .pictures import Decoding, decoding_of
-from .tables import Block, Column, Input, Range, Table, stamp
-from .terminal import UsageError, required
+from .tables import MOST_ROW_BYTES, Block, Column, Input, Range, Table, stamp
+from .terminal import UsageError, readable_bytes, required
 
 # Rows that are taken from a Parquet file at once, at most.
 BATCH_ROWS = 1 << 16
+# Of a number in memory, however few bytes it has in the file; 1 of those that may be small integers.
+VALUE_BYTES = {"INT64": 8, "DOUBLE": 8, "FLOAT": 4}
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class ColumnReader:
     """How an Arrow column becomes an array: by decoding pictures, or as numbers in lists of equal length."""
 
     source: str
+    # The one of the source: pictures that cells name by a path are below it.
+    folder: Path
     column: Column
     decoding: Decoding | None
 
@@ -69,7 +73,7 @@ class ColumnReader:
             pixels = np.empty((len(values), *spec.shape), spec.dtype)
             for place, value in enumerate(values):
                 name = self._row(start + place)
-                pixels[place] = self.decoding(content_of(value.as_py(), name), name)
+                pixels[place] = self.decoding(content_of(value.as_py(), self.folder, name), name)
             return pixels
         arrow = required("pyarrow.compute", "huggingface", "reading Arrow columns")
         array = _one_array(values)
@@ -99,14 +103,37 @@ class ColumnReader:
         return f"{self.source}, column {self.column.name!r}, row {row}"
 
 
-def content_of(value: Any, name: str) -> Path | bytes:
+def content_of(value: Any, folder: Path, name: str) -> Path | bytes:
     """An encoded picture: bytes, or a struct of bytes and path, as `datasets` stores them."""
     if isinstance(value, Mapping):
         encoded = value.get("bytes")
-        value = Path(value["path"]) if encoded is None and value.get("path") else encoded
-    if not isinstance(value, Path | bytes):
+        if encoded is None and value.get("path"):
+            return _inside(folder, value["path"], name)
+        value = encoded
+    if not isinstance(value, bytes):
         raise DataError(f"{name} has no value (null).")
     return value
+
+
+def _inside(folder: Path, path: Any, name: str) -> Path:
+    """A file that data names. Who wrote the data must not choose which files of the reader's are copied."""
+    root = folder.resolve()
+    try:
+        file = (root / str(path)).resolve()
+        # An absolute path is that of another machine, or a guess at this one.
+        inside = not Path(path).is_absolute() and file.is_relative_to(root)
+        found = file.is_file()
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{name} names the file {path!r}: {reason}.") from error
+    if not inside:
+        raise DataError(
+            f"{name} has no picture in it but the path {path!r}, and only files below {folder} are read that way: "
+            "copy the file there and name it by a relative path, or store its bytes."
+        )
+    if not found:
+        raise DataError(f"{name} names the file {path!r}, and {folder} has no such file.")
+    return file
 
 
 def parquet_input(path: Path, wanted: Wanted) -> Input:
@@ -122,18 +149,24 @@ def parquet_input(path: Path, wanted: Wanted) -> Input:
     schema, rows = file.schema_arrow, file.metadata.num_rows
     if rows == 0:
         raise DataError(f"{path} has no rows.")
-    noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = noted.get("info", {}).get("features", {})
-    classes = {
-        name: tuple(feature["names"])
-        for name, feature in features.items()
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-    }
+    try:
+        noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        classes = {
+            name: tuple(map(str, feature["names"]))
+            for name, feature in noted.get("info", {}).get("features", {}).items()
+            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{path}: its notes for Hugging Face `datasets` are damaged: {error!r}."
+        ) from error
 
     def first(name: str) -> Any:
         return next(file.iter_batches(1, columns=[name])).column(0)
 
-    readers, left_out = _readers(str(path), schema, first, classes, wanted)
+    for group in map(file.metadata.row_group, range(file.num_row_groups)):
+        _refuse_large_rows(path, group, wanted.columns)
+    readers, left_out = _readers(str(path), path.parent, schema, first, classes, wanted)
     ends = np.cumsum([file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)])
 
     def tables(ranges: Iterable[Range]) -> Iterator[Any]:
@@ -166,6 +199,21 @@ def parquet_input(path: Path, wanted: Wanted) -> Input:
             held, position = whole.slice(stop - position), stop
 
     return Input([ArrowTable(str(path), rows, readers, tables)], stamp([path]), left_out)
+
+
+def _refuse_large_rows(path: Path, group: Any, wanted: Sequence[str] | None) -> None:
+    """Refuse rows that would fill the memory. A few compressed bytes can stand for any number of values."""
+    for place in range(group.num_columns):
+        column = group.column(place)
+        name = column.path_in_schema.partition(".")[0]
+        each = VALUE_BYTES.get(column.physical_type, 1)
+        nbytes = max(column.total_uncompressed_size, column.num_values * each)
+        row_bytes = nbytes // max(group.num_rows, 1)
+        if (wanted is None or name in wanted) and row_bytes > MOST_ROW_BYTES:
+            raise DataError(
+                f"{path}, column {name!r}: a row has {readable_bytes(row_bytes)}, and up to "
+                f"{readable_bytes(MOST_ROW_BYTES)} are unpacked in memory; leave it out by --columns."
+            )
 
 
 def is_dataset(folder: Path) -> bool:
@@ -205,7 +253,7 @@ def dataset_input(folder: Path, split: str | None, wanted: Wanted) -> Input:
     def first(name: str) -> Any:
         return plain[:1].column(name)
 
-    readers, left_out = _readers(str(folder), schema, first, classes, wanted)
+    readers, left_out = _readers(str(folder), folder, schema, first, classes, wanted)
     chosen = plain.select_columns(list(readers))
 
     def tables(ranges: Iterable[Range]) -> Iterator[Any]:
@@ -218,6 +266,7 @@ def dataset_input(folder: Path, split: str | None, wanted: Wanted) -> Input:
 
 def _readers(
     source: str,
+    folder: Path,
     schema: Any,
     first: Callable[[str], Any],
     classes: Mapping[str, tuple[str, ...]],
@@ -239,7 +288,7 @@ def _readers(
         spec: Spec | str
         if _is_picture(kind):
             where = f"{source}, column {name!r}, row 0"
-            content = content_of(value[0].as_py(), where)
+            content = content_of(value[0].as_py(), folder, where)
             decoding = decoding_of(content, where, wanted.mode, wanted.size)
             spec = decoding.spec
         else:
@@ -250,7 +299,8 @@ def _readers(
                 raise UsageError(f"{source}: {problem}.")
             left_out.append(problem)
             continue
-        readers[name] = ColumnReader(source, Column(name, spec, classes.get(name)), decoding)
+        column = Column(name, spec, classes.get(name))
+        readers[name] = ColumnReader(source, folder, column, decoding)
     if not readers:
         raise UsageError(f"{source} has no column of numbers or pictures: {'; '.join(left_out)}.")
     return readers, left_out

@@ -73,8 +73,9 @@ class Stage:
     name: str
     how: str
     seconds: float
-    # The op or the source by its own name.
+    # The op or the source by the name that the user wrote, and what can be done about it.
     what: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,9 @@ def lines(target: str, report: Report) -> list[str]:
 def advice(report: Report) -> str:
     """One sentence: what takes most of the work, and what can be done about it."""
     waiting = report.share(*report.of_kind("waiting"))
-    if waiting < MOST:
+    python = [stage for stage in report.of_kind("fetch", "op", "hook") if stage.how == "Python"]
+    # One thread at a time runs Python code: that is what the others wait for.
+    if waiting < MOST or report.share(*python) >= MOST * (1 - waiting):
         also = f"; threads wait {_percent(waiting)} of the time" if waiting >= WAITING_SHARE else ""
         return f"{_advice(report, 1 - waiting)}{also}."
     return (
@@ -198,7 +201,7 @@ def _advice(report: Report, work: float) -> str:
     if slow and report.share(*slow) >= PYTHON_SHARE * work:
         return (
             f"a Python function runs per sample: {slow[0].what} takes {_share(report, slow[0])}; "
-            "decorate it with @loaderx.transform to have it compiled"
+            f"{slow[0].hint}"
         )
     hooks = report.of_kind("hook")
     if hooks and report.share(*hooks) >= MOST * work:
@@ -219,12 +222,7 @@ def _advice(report: Report, work: float) -> str:
         return f"the transforms take {_share(report, *ops)}: {alone}"
     if report.share(*fetches) >= MOST * work:
         first = fetches[0]
-        hint = (
-            "it is Python code, and `loaderx convert` makes files that compiled code reads"
-            if first.how == "Python"
-            else "uncompressed rows in memory or in .npy files are the fastest there are"
-        )
-        return f"the source takes most: {first.what}, {first.name} {_share(report, first)}; {hint}"
+        return f"the source takes most: {first.what}, {first.name} {_share(report, first)}; {first.hint}"
     fixed = report.of_kind("order", "hand-off")
     if report.share(*fixed) >= MOST * work:
         return (

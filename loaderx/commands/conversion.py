@@ -5,22 +5,23 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from loaderx.errors import LoaderxError
 from loaderx.sources.records.encoding import Encoding
 from loaderx.sources.records.incoming import RECORD_BYTES
-from loaderx.sources.records.replacing import replacing
 from loaderx.sources.records.writer import in_order
 
 from .journal import Journal
-from .outputs import NpyOutput, Output, RecordOutput, remove_partial
+from .outputs import NpyOutput, Output, RecordOutput
 from .tables import Block, Column, Input, Range, Table
 from .terminal import Stop, StoppedError, UsageError, progress
+from .workspace import Workspace
 
 RECORD_SUFFIXES = (".array_record", ".arrayrecord", ".ar")
 SUFFIXES = (".npy", ".npz", *RECORD_SUFFIXES)
@@ -41,12 +42,14 @@ class Format:
 class ColumnTarget:
     """The files of one column: one, or several that its rows are divided among."""
 
-    def __init__(self, path: Path, column: Column, rows: int, records: Format | None) -> None:
-        self.column = column
+    def __init__(
+        self, path: Path, folder: Path, column: Column, rows: int, records: Format | None
+    ) -> None:
+        self.path, self.column, self.as_records = path, column, records is not None
         self.outputs: list[Output]
         if records is None:
             self.edges = [0, rows]
-            self.outputs = [NpyOutput(path, column.spec, rows)]
+            self.outputs = [NpyOutput(path, folder, column.spec, rows)]
         else:
             count = records.shards
             self.edges = [rows * k // count for k in range(count + 1)]
@@ -55,6 +58,7 @@ class ColumnTarget:
             self.outputs = [
                 RecordOutput(
                     path.with_name(name) if count > 1 else path,
+                    folder,
                     column.spec,
                     self.edges[k + 1] - self.edges[k],
                     records.encoding,
@@ -130,8 +134,9 @@ class Conversion:
     """Everything that one command writes."""
 
     def __init__(self, source: Input, target: Path, records: Format, options: Any) -> None:
-        self._target = target
-        self.tasks = _tasks(source, target, records)
+        self.target = target
+        self.workspace = Workspace(target)
+        self.tasks = _tasks(source, target, self.workspace.path, records)
         self._group = records.encoding.group
         self._archive = target.suffix == ".npz"
         outputs = [output for task in self.tasks for output in _outputs(task)]
@@ -145,9 +150,11 @@ class Conversion:
         self.files += self._classes
         if len(set(self.files)) < len(self.files):
             raise UsageError(f"two columns would be written to one file beside {target}.")
-        names = [output.path.name for output in outputs]
-        request = {"source": source.identity, "options": options, "outputs": names}
-        self.journal = Journal(target, request)
+        # All that may ever be in the workspace.
+        self._names = [name for output in outputs for name in output.names]
+        self._names += [file.name for file in self.files if file.name not in self._names]
+        request = {"source": source.identity, "options": options, "outputs": self._names}
+        self.journal = Journal(self.workspace, request)
         self.rows = sum(task.table.rows for task in self.tasks)
         # Of each table the rows that are done, and of each of its columns the states of files.
         self._progress: list[dict[str, Any]] = []
@@ -161,11 +168,14 @@ class Conversion:
         """Go on where an earlier run stopped, if that is possible; else say why not."""
         noted, reason = self.journal.read()
         if noted is not None:
-            usable = all(
-                target.usable(states)
-                for task, entry in zip(self.tasks, noted, strict=False)
-                for target, states in zip(task.targets, entry["columns"], strict=True)
-            )
+            try:
+                usable = all(
+                    entry["rows"] <= task.table.rows and target.usable(states)
+                    for task, entry in zip(self.tasks, noted, strict=False)
+                    for target, states in zip(task.targets, entry["columns"], strict=True)
+                )
+            except (KeyError, TypeError, ValueError):
+                usable = False
             if usable:
                 self._progress = noted
                 return None
@@ -175,18 +185,16 @@ class Conversion:
 
     def discard(self) -> None:
         """Remove everything that is unfinished, also what an earlier run left that wrote other files."""
-        for name in self.journal.outputs():
-            remove_partial(self._target.with_name(name))
-        for task in self.tasks:
-            for output in _outputs(task):
-                output.discard()
+        self.workspace.remove([*self.journal.outputs(), *self._names])
         self.journal.remove()
 
-    def run(self, jobs: int, stop: Stop) -> None:
+    def run(self, jobs: int, stop: Stop, *, force: bool) -> None:
         """Write everything that is not written yet, and give it its name."""
         pool = ThreadPoolExecutor(jobs, "loaderx-convert")
         worth_keeping = True
         try:
+            # Before there is a file: whoever finds the workspace knows what is in it.
+            self.journal.write(self._progress)
             with progress(self.rows, self.done, "rows") as bar:
                 for number, task in enumerate(self.tasks):
                     if number == len(self._progress):
@@ -197,6 +205,9 @@ class Conversion:
             # What the source has wrong does not go away by beginning behind it.
             worth_keeping = False
             raise
+        except OSError as error:
+            self._explain(error)
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
             for task in self.tasks:
@@ -204,7 +215,19 @@ class Conversion:
                     output.close()
             if not worth_keeping or self.done == 0:
                 self.discard()
-        self._publish(stop)
+        try:
+            self._publish(stop, force)
+        except OSError as error:
+            self._explain(error)
+            raise
+
+    def _explain(self, error: OSError) -> None:
+        """Say of an error of the disk, such as a full one, where it is and what becomes of the rows so far."""
+        if error.filename is None:
+            error.filename = str(self.target)
+            if self.done:
+                kept = f"{self.done:,} of {self.rows:,} rows are kept"
+                error.strerror = f"{error.strerror}; {kept}, and the same command goes on there"
 
     def _run(
         self, task: Task, number: int, pool: ThreadPoolExecutor, jobs: int, stop: Stop, bar: Any
@@ -247,34 +270,48 @@ class Conversion:
     def _note(self, task: Task, number: int, done: int, states: list[Any]) -> None:
         for target in task.targets:
             target.sync()
-        self._progress[number] = {"rows": done, "columns": states}
-        self.journal.write(self._progress)
+        reached = [*self._progress[:number], {"rows": done, "columns": states}]
+        self.journal.write(reached)
+        self._progress = reached
 
-    def _publish(self, stop: Stop) -> None:
+    def _publish(self, stop: Stop, force: bool) -> None:
         """All files appear under their names, after all of them are complete."""
-        for path, names in self._classes.items():
-            with replacing(path) as file:
-                file.write(os.fsencode(json.dumps(names, indent=1, ensure_ascii=False) + "\n"))
         outputs = [output for task in self.tasks for output in _outputs(task)]
+        for path, names in self._classes.items():
+            with self._new(path) as file:
+                file.write(_as_json(names))
+        appeared = [file for file in self.files if os.path.lexists(file)]
+        if appeared and not force:
+            raise UsageError(
+                f"{appeared[0]} exists by now; the same command with --force replaces it at once."
+            )
         if self._archive:
             try:
                 self._pack(outputs, stop)
             except KeyboardInterrupt:
                 raise StoppedError(
-                    f"stopped while {self._target} was put together; the same command goes on there"
+                    f"stopped while {self.target} was put together; the same command goes on there"
                 ) from None
-            for output in outputs:
-                output.discard()
         else:
             for output in outputs:
                 output.publish()
-        self.journal.remove()
+        for path in self._classes if not self._archive else self.files:
+            (self.workspace.path / path.name).replace(path)
+        self.discard()
+
+    @contextmanager
+    def _new(self, path: Path) -> Generator[BinaryIO]:
+        """A new file of the workspace, on the disk at the end."""
+        with (self.workspace.path / path.name).open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
 
     def _pack(self, outputs: Sequence[Output], stop: Stop) -> None:
         """The arrays in one .npz file, not compressed, as `np.savez` does it."""
-        with replacing(self._target) as file, zipfile.ZipFile(file, "w") as archive:
+        with self._new(self.target) as file, zipfile.ZipFile(file, "w") as archive:
             for output in outputs:
-                name = output.path.name.removeprefix(f"{self._target.name}.")
+                name = output.path.name.removeprefix(f"{self.target.name}.")
                 with (
                     output.partial.open("rb") as array,
                     archive.open(name, "w", force_zip64=True) as member,
@@ -284,12 +321,20 @@ class Conversion:
                         stop.check()
 
 
+def _as_json(names: Sequence[str]) -> bytes:
+    try:
+        return f"{json.dumps(names, indent=1, ensure_ascii=False)}\n".encode()
+    except UnicodeEncodeError:
+        # Names of folders that are not UTF-8.
+        return f"{json.dumps(names, indent=1)}\n".encode()
+
+
 def _outputs(task: Task) -> Iterator[Output]:
     for target in task.targets:
         yield from target.outputs
 
 
-def _tasks(source: Input, target: Path, records: Format) -> list[Task]:
+def _tasks(source: Input, target: Path, folder: Path, records: Format) -> list[Task]:
     columns = [column for table in source.tables for column in table.columns]
     to_records = target.suffix in RECORD_SUFFIXES
     if records.shards > 1 and not to_records:
@@ -315,6 +360,7 @@ def _tasks(source: Input, target: Path, records: Format) -> list[Task]:
             elif len(columns) > 1:
                 suffix = target.suffix if as_records or not to_records else ".npy"
                 path = target.with_name(f"{target.stem}_{column.name}{suffix}")
-            targets.append(ColumnTarget(path, column, table.rows, records if as_records else None))
+            how = records if as_records else None
+            targets.append(ColumnTarget(path, folder, column, table.rows, how))
         tasks.append(Task(table, targets))
     return tasks

@@ -20,6 +20,8 @@ from .terminal import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .conversion import Conversion
     from .tables import Input
 
@@ -27,16 +29,19 @@ EPILOG = """\
 what SRC may be:
   a .npy or .npz file          every array of a .npz file is a column
   an ArrayRecord file          also `name` or `name@4` for the files name-00000-of-00004 and so on
-  a folder of pictures         a class per sub-folder; needs loaderx[images]
-  a Parquet file               columns of numbers, lists of equal length, pictures; needs loaderx[huggingface]
-  a folder by `save_to_disk`   of Hugging Face `datasets`; needs loaderx[huggingface]
+  a folder of pictures         a class per sub-folder; needs the extra images
+  a Parquet file               columns of numbers, lists of equal length, pictures; needs the extra huggingface
+  a folder by `save_to_disk`   of Hugging Face `datasets`; needs the extra huggingface
 
 what DST becomes:
-  one column is the file DST. Several are DST with their names in it: train_data.npy and train_label.npy for train.npy.
+  one column is the file DST. Several are DST with their names in it: train_image.npy and train_label.npy for train.npy.
   Beside ArrayRecord files, columns of single numbers are .npy files. Class names are train_label_classes.json.
 
-Files appear under their names when all are complete. After Ctrl-C the same command goes on where it stopped: unfinished
-files end in .partial, and DST.partial.json says how far they are and of what source. Delete those to begin again.
+Files appear under their names when all are complete. After Ctrl-C, a kill or a full disk the same command goes on where
+it stopped. Until then the rows so far are in the hidden folder .DST.*.unfinished beside DST. Delete it to begin again.
+
+A cell of a Parquet file may name a picture instead of holding it. Only files below the folder of the Parquet file are
+read so, none that it names by an absolute path, by `..` or through a link that leads out of it.
 
 examples:
   loaderx convert train.npy train.array_record
@@ -144,7 +149,6 @@ def run(options: argparse.Namespace) -> int:
     from loaderx.sources.records.encoding import Encoding
 
     from .conversion import SUFFIXES, Conversion, Format
-    from .journal import only_one
 
     target = Path(options.target)
     if target.suffix not in SUFFIXES:
@@ -157,14 +161,10 @@ def run(options: argparse.Namespace) -> int:
     }
     records = Format(Encoding(options.compression, options.group_size), options.shards)
     conversion = Conversion(source, target, records, how)
-    existing = [file for file in conversion.files if os.path.lexists(file)]
-    if existing and not options.force:
-        raise UsageError(f"{existing[0]} exists already; --force replaces it.")
-    if Path(options.source).resolve() in [file.resolve() for file in existing]:
-        raise UsageError(f"{options.source} is both what is read and what is written.")
+    _refuse_targets(conversion.files, options)
     for line in source.left_out:
         write_note(f"left out: {line}")
-    with only_one(target):
+    with conversion.workspace:
         reason = conversion.resume()
         if reason is not None:
             write_note(f"beginning again: {reason}")
@@ -172,9 +172,25 @@ def run(options: argparse.Namespace) -> int:
             write_note(f"going on after {conversion.done:,} of {conversion.rows:,} rows")
         started = time.perf_counter()
         with ctrl_c_waits() as stop:
-            conversion.run(options.jobs or cores(), stop)
+            conversion.run(options.jobs or cores(), stop, force=options.force)
     _report(conversion, time.perf_counter() - started)
     return DONE
+
+
+def _refuse_targets(targets: "Sequence[Path]", options: argparse.Namespace) -> None:
+    """Refuse to replace what is read, what is not a file, and files that may be wanted."""
+    from loaderx.sources.records.paths import record_paths
+
+    sources = [] if Path(options.source).is_dir() else record_paths(options.source)
+    for target in targets:
+        if target.exists() and not target.is_file():
+            what = "a folder" if target.is_dir() else "not a regular file"
+            raise UsageError(f"{target} is {what}: give the name of a file to write.")
+        if os.path.lexists(target) and not options.force:
+            raise UsageError(f"{target} exists already; --force replaces it.")
+        # Whatever leads to it: other letters, a link, a second name.
+        if target.exists() and any(target.samefile(file) for file in sources):
+            raise UsageError(f"{target} is both what is read and what is written.")
 
 
 def opened(options: argparse.Namespace) -> "Input":
@@ -244,6 +260,8 @@ def _refuse_options(options: argparse.Namespace, kind: str) -> None:
 
 
 def _report(conversion: "Conversion", seconds: float) -> None:
+    from .program import program_of
+
     width = max(len(str(file)) for file in conversion.files)
     for file in conversion.files:
         write_line(f"{file!s:{width}}  {readable_bytes(file.stat().st_size)}")
@@ -253,3 +271,4 @@ def _report(conversion: "Conversion", seconds: float) -> None:
         for target in task.targets
     )
     write_line(f"{conversion.rows:,} rows in {seconds:.1f} s: {shown}")
+    write_line("\n".join(["to load them:", "", *program_of(conversion)]))

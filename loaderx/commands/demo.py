@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from .terminal import MissingPackageError
+from .terminal import MissingPackageError, ctrl_c_waits
 
 # The packages of the extra `examples`, by the names they are imported under.
 EXAMPLE_PACKAGES = frozenset({"flax", "optax", "sklearn"})
@@ -24,11 +24,14 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:  # noqa: ARG001 - it has no options
     """Train, and print the report."""
     try:
-        from loaderx import demo
+        # An interruption while JAX is being imported is a crash.
+        with ctrl_c_waits() as stop:
+            from loaderx import demo
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXAMPLE_PACKAGES:
             raise
         raise MissingPackageError(f"loaderx demo needs {missing}", "examples") from error
+    stop.check()
     demo.run()
     return 0

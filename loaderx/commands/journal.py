@@ -1,21 +1,19 @@
-"""The note beside unfinished files that says how far they are, and of what source."""
+"""The note among unfinished files that says how far they are, and of what source."""
 
-import fcntl
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from .terminal import UsageError
+from .workspace import Workspace
+
+NAME, NEW = "journal.json", "journal.json.new"
 
 
 class Journal:
-    """`name.partial.json`, which is replaced as a whole whenever something is noted."""
+    """`journal.json` of a workspace, which is replaced as a whole whenever something is noted."""
 
-    def __init__(self, target: Path, request: dict[str, Any]) -> None:
-        self.path = target.with_name(f"{target.name}.partial.json")
-        self._new = self.path.with_name(f"{self.path.name}.new")
+    def __init__(self, workspace: Workspace, request: dict[str, Any]) -> None:
+        self.path = workspace.path / NAME
+        self._new = workspace.path / NEW
         # As it comes out of the file: tuples are lists there.
         self._request = json.loads(json.dumps(request))
 
@@ -24,11 +22,12 @@ class Journal:
         try:
             noted = json.loads(self.path.read_text())
             request, progress = noted["request"], noted["progress"]
+            same = request["source"] == self._request["source"]
         except FileNotFoundError:
             return None, None
         except (ValueError, KeyError, TypeError):
             return None, f"{self.path} cannot be read"
-        if request.get("source") != self._request["source"]:
+        if not same:
             return None, "the source has changed since the last run"
         if request != self._request:
             return None, "the last run had other options"
@@ -37,8 +36,7 @@ class Journal:
     def outputs(self) -> list[str]:
         """The names of files that the run which noted something was about to write."""
         try:
-            names = json.loads(self.path.read_text())["request"]["outputs"]
-            return [Path(name).name for name in names]
+            return [str(name) for name in json.loads(self.path.read_text())["request"]["outputs"]]
         except (OSError, ValueError, KeyError, TypeError):
             return []
 
@@ -51,18 +49,3 @@ class Journal:
         """Nothing is unfinished any more."""
         self.path.unlink(missing_ok=True)
         self._new.unlink(missing_ok=True)
-
-
-@contextmanager
-def only_one(target: Path) -> Generator[None]:
-    """Refuse a second process that writes the same files."""
-    lock = target.with_name(f"{target.name}.partial.lock")
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"{target} is being written by another process.") from None
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)

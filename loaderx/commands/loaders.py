@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .terminal import FAILED, UsageError, write_note
+from .terminal import FAILED, UsageError, ctrl_c_waits, write_note
 
 if TYPE_CHECKING:
     from loaderx.loader import DataLoader
@@ -27,6 +27,10 @@ def with_loader(
     options: argparse.Namespace, work: "Callable[[DataLoader, argparse.Namespace], int]"
 ) -> int:
     """Do something with the loader that is named; the user's own mistakes are shown where they are."""
+    # An interruption while NumPy is being imported seems to be a damaged installation.
+    with ctrl_c_waits() as stop:
+        importlib.import_module("loaderx.loader")
+    stop.check()
     try:
         loader = find(options.target)
     except TheirError as error:

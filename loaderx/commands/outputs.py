@@ -1,5 +1,6 @@
-"""What can be written: .npy and ArrayRecord files that grow as `.partial` and may go on after an interruption."""
+"""What can be written: .npy and ArrayRecord files that grow in a workspace and may go on after an interruption."""
 
+import contextlib
 import os
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -18,28 +19,12 @@ from loaderx.spec import Spec
 from .terminal import UsageError
 
 
-def partial_of(path: Path) -> Path:
-    """Where a file grows."""
-    return path.with_name(f"{path.name}.partial")
-
-
-def index_of(path: Path) -> Path:
-    """Where the index of an ArrayRecord file grows."""
-    return path.with_name(f"{path.name}.partial.index")
-
-
-def remove_partial(path: Path) -> None:
-    """Remove what there is of an unfinished file."""
-    for file in (partial_of(path), index_of(path)):
-        file.unlink(missing_ok=True)
-
-
 class Output(ABC):
-    """A file of so many rows. Blocks are encoded in threads, and appended in order."""
+    """A file of so many rows that grows in `folder`. Blocks are encoded in threads, and appended in order."""
 
-    def __init__(self, path: Path, spec: Spec, rows: int) -> None:
+    def __init__(self, path: Path, folder: Path, spec: Spec, rows: int) -> None:
         self.path, self.spec, self.rows = path, spec, rows
-        self.partial = partial_of(path)
+        self.partial = folder / path.name
         self._file: BinaryIO | None = None
 
     @abstractmethod
@@ -89,27 +74,28 @@ class Output(ABC):
         self.sync()
         self.close()
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all files that it makes in the folder."""
+        return [self.partial.name]
+
     def close(self) -> None:
-        """Close, finished or not."""
+        """Close, finished or not. What was noted of an unfinished file is on the disk already."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):
+                self._file.close()
             self._file = None
 
     def publish(self) -> None:
         """Give the finished file its name."""
         self.partial.replace(self.path)
 
-    def discard(self) -> None:
-        """Remove what is unfinished."""
-        self.close()
-        remove_partial(self.path)
-
 
 class NpyOutput(Output):
     """A .npy file, byte for byte as `np.save` writes it."""
 
-    def __init__(self, path: Path, spec: Spec, rows: int) -> None:
-        super().__init__(path, spec, rows)
+    def __init__(self, path: Path, folder: Path, spec: Spec, rows: int) -> None:
+        super().__init__(path, folder, spec, rows)
         if np.dtype(spec.dtype.str) != spec.dtype:
             raise UsageError(
                 f"{path}: a .npy file cannot say that it holds {spec.dtype}; convert to an ArrayRecord file instead."
@@ -136,12 +122,12 @@ class NpyOutput(Output):
 class RecordOutput(Output):
     """An ArrayRecord file, byte for byte as `write_array_record` writes it; its index grows in a file beside it."""
 
-    def __init__(self, path: Path, spec: Spec, rows: int, encoding: Encoding) -> None:
-        super().__init__(path, spec, rows)
+    def __init__(self, path: Path, folder: Path, spec: Spec, rows: int, encoding: Encoding) -> None:
+        super().__init__(path, folder, spec, rows)
         self._encoding = encoding
         self._dtype = spec.dtype.newbyteorder("<")
         self._layout = Layout()
-        self._index_partial = index_of(path)
+        self._index_partial = folder / f"{path.name}.index"
         self._index: BinaryIO | None = None
 
     def encode(self, block: NDArray[Any]) -> Any:
@@ -201,12 +187,13 @@ class RecordOutput(Output):
             self._lay(placed)
         super().finish()
 
-    def publish(self) -> None:
-        super().publish()
-        self._index_partial.unlink(missing_ok=True)
+    @property
+    def names(self) -> list[str]:
+        return [self.partial.name, self._index_partial.name]
 
     def close(self) -> None:
         super().close()
         if self._index is not None:
-            self._index.close()
+            with contextlib.suppress(OSError):
+                self._index.close()
             self._index = None

@@ -73,6 +73,8 @@ def run(loader: "DataLoader", options: argparse.Namespace) -> int:
     if output.is_dir():
         raise UsageError(f"{output} is a folder.")
 
+    from loaderx.sources.records.replacing import replacing
+
     from .sheet import draw, samples_of
 
     samples = samples_of(loader, options.step, options.count, options.field)
@@ -83,12 +85,8 @@ def run(loader: "DataLoader", options: argparse.Namespace) -> int:
     except (KeyError, ValueError) as error:
         raise UsageError(f"{output}: Pillow does not write such files ({error}).") from error
     # At once, so that an interruption leaves what was there.
-    partial = output.with_name(f"{output.name}.partial")
-    try:
-        partial.write_bytes(content.getvalue())
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(output) as file:
+        file.write(content.getvalue())
     views = ", ".join(f"{view.name} {view.spec}" for view in samples.views)
     write_line(
         f"{output}: {sheet.width} x {sheet.height} pixels, {len(samples.rows)} samples from step "

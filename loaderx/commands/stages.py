@@ -24,6 +24,7 @@ from loaderx.sources.located import located_in
 from loaderx.sources.source import specs_of
 
 from .bench import Limit, Report, Stage
+from .hints import op_hint, op_name, source_hint, source_name
 
 # Samples on which ops are measured one by one, and how many bytes these may have.
 SAMPLES = 64
@@ -203,13 +204,13 @@ def _alone(loader: DataLoader) -> list[Stage]:
     for group in pipeline.groups:
         seconds, columns = _fetch(loader, group)
         names = list(dict.fromkeys(each.origin for each in group.fields))
-        source = type(group.source).__name__
+        source, hint = source_name(group.source), source_hint(group.source, names)
         how = "compiled" if isinstance(group.source, LocatedSource) else "Python"
         known = next(
             (n for n, s in enumerate(fetching) if s.name == f"fetch {', '.join(names)}"), None
         )
         if known is None:
-            fetching.append(Stage("fetch", f"fetch {', '.join(names)}", how, seconds, source))
+            fetching.append(Stage("fetch", f"fetch {', '.join(names)}", how, seconds, source, hint))
         else:
             # Views read the rows of one field once each.
             before = fetching[known]
@@ -254,10 +255,12 @@ def _ops(name: str, chain: Chain, samples: NDArray[Any]) -> list[Stage]:
         seconds, samples = _run(alone, samples)
         taken.append(seconds)
     total = sum(taken) or 1.0
-    return [
-        Stage("op", f"{name}: {op}", "compiled" if compiled else "Python", own / total * whole, op)
-        for (op, compiled), own in zip(ops_of(chain), taken, strict=True)
-    ]
+    stages = []
+    for step, (_, compiled), own in zip(chain.steps, ops_of(chain), taken, strict=True):
+        op, hint = op_name(step), "" if compiled else op_hint(step)
+        how = "compiled" if compiled else "Python"
+        stages.append(Stage("op", f"{name}: {op}", how, own / total * whole, op, hint))
+    return stages
 
 
 def _run(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:

@@ -21,11 +21,13 @@ from loaderx.sources.records.paths import record_paths
 from loaderx.sources.records.reader import Kept, Reader, open_reader
 from loaderx.spec import Spec
 
-from .terminal import UsageError, readable_shape
+from .terminal import UsageError, readable_bytes, readable_shape
 
 Block = dict[str, NDArray[Any]]
 Range = tuple[int, int]
 # What zipfile raises of archives that are damaged, encrypted or compressed by something unknown.
+# Of one row of compressed data, which is unpacked in memory, a few rows at once: a small file can hold any number.
+MOST_ROW_BYTES = 1 << 28
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError)
 
 
@@ -93,12 +95,28 @@ class NpzTable(Table):
         self.rows = shape[0]
         self.columns = [Column(name, Spec(shape[1:], dtype))]
 
+    def _check_sizes(self) -> None:
+        """Raise before memory is taken for what the archive does not hold, or for too much at once."""
+        what = f"{self._path}, array {self.columns[0].name!r}"
+        row_bytes = self.columns[0].spec.nbytes
+        needed = self._offset + self.rows * row_bytes
+        if self.info.file_size < needed:
+            raise DataError(
+                f"{what} is truncated: its header promises {needed:,} bytes, it has {self.info.file_size:,}."
+            )
+        if row_bytes > MOST_ROW_BYTES:
+            raise DataError(
+                f"{what}: a row has {readable_bytes(row_bytes)}, and up to {readable_bytes(MOST_ROW_BYTES)} are "
+                "unpacked in memory; unpack the archive by `unzip`, and name the .npy file."
+            )
+
     def _errors(self) -> "_ZipErrors":
         return _ZipErrors(f"{self._path}, array {self._member.removesuffix('.npy')!r}")
 
     def blocks(self, ranges: Iterable[Range]) -> Iterator[Callable[[], Block]]:
         (column,) = self.columns
         row_bytes = column.spec.nbytes
+        self._check_sizes()
         with zipfile.ZipFile(self._path) as archive:
             with self._errors():
                 stream = archive.open(self._member)
@@ -205,6 +223,8 @@ def record_readers(path: str) -> list[Reader]:
 
 def kind_of(path: str) -> str:
     """What a path names, by what stands in it: "folder", "npy", "npz", "parquet" or "records"."""
+    if not path:
+        raise UsageError("the name of a file is empty.")
     file = Path(path)
     if file.is_dir():
         return "folder"
@@ -212,6 +232,8 @@ def kind_of(path: str) -> str:
         # The name of a set of files, or a pattern for them.
         record_paths(path)
         return "records"
+    if not file.is_file():
+        raise DataError(f"{path} is not a regular file.")
     with file.open("rb") as opened:
         start = opened.read(6)
     if start == b"":

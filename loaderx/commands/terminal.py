@@ -1,19 +1,26 @@
 """What all commands share towards the terminal: lines, numbers for people, Ctrl-C, and packages that are missing."""
 
 import argparse
+import contextlib
+import gc
 import importlib
+import io
+import os
 import signal
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from loaderx.errors import ArgumentError, LoaderxError
 
-# Those of the status that a process returns.
-DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+# Those of the status that a process returns; after a signal it is 128 and the number of that.
+DONE, FAILED, WRONG_INPUT, SIGNALLED = 0, 1, 2, 128
+# What ends a command in good order: Ctrl-C, `kill`, and a terminal that is closed.
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class UsageError(ArgumentError):
@@ -24,7 +31,9 @@ class MissingPackageError(LoaderxError):
     """A package of an optional extra is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f'{what}, which is not installed: pip install "loaderx[{extra}]"')
+        super().__init__(
+            f'{what}, which is not installed: pip install ".[{extra}]" in a clone of loaderx'
+        )
 
 
 class StoppedError(KeyboardInterrupt):
@@ -45,12 +54,35 @@ def required(module: str, extra: str, purpose: str) -> Any:
 
 def write_line(line: str) -> None:
     """A line of the result."""
-    sys.stdout.write(f"{line}\n")
+    if sys.stdout is not None:
+        sys.stdout.write(f"{line}\n")
 
 
 def write_note(line: str) -> None:
-    """A line for the person, beside the result."""
-    sys.stderr.write(f"{line}\n")
+    """A line for the person, beside the result. Nobody may be there to read it."""
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+def print_anything() -> None:
+    """Show characters that standard output cannot encode, such as those of file names, as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        # Whoever calls `main` inside of a program may have put something else there.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def flush_result() -> None:
+    """Write what waits for standard output now: when the process ends nobody can catch what that raises."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        error.filename = "standard output"
+        # It would be tried once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def progress(total: int, initial: int, unit: str) -> Any:
@@ -80,15 +112,15 @@ def readable_shape(shape: Sequence[int | None]) -> str:
 
 
 class Stop:
-    """Whether Ctrl-C was pressed, and whether it may interrupt what is done now."""
+    """Whether a signal asked for an end, and whether it may interrupt what is done now."""
 
-    requested = False
+    pending: Callable[[], None] | None = None
     waiting = False
 
     def check(self) -> None:
         """Interrupt if that was asked for."""
-        if self.requested:
-            raise KeyboardInterrupt
+        if self.pending is not None:
+            self.pending()
 
     @contextmanager
     def at_once(self) -> Generator[None]:
@@ -101,25 +133,59 @@ class Stop:
             self.waiting = False
 
 
+Handler = Callable[[int, FrameType | None], Any]
+
+
+@contextmanager
+def handling(handlers: dict[signal.Signals, Handler]) -> Generator[None]:
+    """Handle signals by functions, up to the end."""
+    # Python allows it nowhere else.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def signals_interrupt() -> Generator[list[int]]:
+    """Raise KeyboardInterrupt for every signal that should stop a command; those that arrived are in the list."""
+    arrived: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        code = frame and frame.f_code
+        if code and any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
+            # JAX has such a callback: what it raises is lost, so the signal comes once more.
+            threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+            return
+        arrived.append(number)
+        raise KeyboardInterrupt
+
+    # Signals that are ignored, as by `nohup`, stay so.
+    defaults = (signal.SIG_DFL, signal.default_int_handler)
+    numbers = [number for number in STOPPING if signal.getsignal(number) in defaults]
+    with handling(dict.fromkeys(numbers, interrupt)):
+        yield arrived
+
+
 @contextmanager
 def ctrl_c_waits() -> Generator[Stop]:
     """Ctrl-C waits for what is being written, unless it is pressed a second time."""
     stop = Stop()
+    usual = {number: signal.getsignal(number) for number in STOPPING}
 
     def note(number: int, frame: FrameType | None) -> None:
-        if stop.requested or stop.waiting:
-            signal.default_int_handler(number, frame)
-        stop.requested = True
+        handler = cast(Handler, usual[signal.Signals(number)])
+        if stop.pending is not None or stop.waiting:
+            handler(number, frame)
+        stop.pending = partial(handler, number, None)
 
-    # Python allows it nowhere else.
-    if threading.current_thread() is not threading.main_thread():
+    with handling({number: note for number, handler in usual.items() if callable(handler)}):
         yield stop
-        return
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def count_from(lowest: int) -> Any:

@@ -157,7 +157,8 @@ class Book:
             # In the line of the user's that made the loader, or called the pipeline.
             warnings.warn(
                 f"{name_of(op)!r} is a plain Python function: it runs once per sample under the GIL, some 100 times "
-                "slower than compiled code. Decorate it with `@loaderx.transform` to have it compiled.",
+                "slower than compiled code. Decorate it with `@loaderx.transform` to have it compiled. If it calls "
+                "Pillow, SciPy or their like, which cannot be compiled, use an op of `loaderx.transforms` instead.",
                 stacklevel=7,
             )
 

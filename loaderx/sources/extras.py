@@ -13,6 +13,6 @@ def require(module: str, extra: str, what: str) -> Any:
         if error.name is None or error.name.partition(".")[0] != package:
             raise  # It is there, and something that it needs is not.
         raise ModuleNotFoundError(
-            f'{what} needs {package}, which is not installed: pip install "loaderx[{extra}]"',
+            f'{what} needs {package}, which is not installed: pip install ".[{extra}]" in a clone of loaderx',
             name=package,
         ) from error

@@ -37,6 +37,8 @@ DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: "
 GZIP = b"\x1f\x8b"
 # What deflate makes of zeros, which it packs best: 258 bytes for two bits.
 GZIP_RATIO = 1032
+# Of a compressed file, which is decompressed in memory: twice as many as EMNIST has.
+MOST_BYTES = 1 << 30
 # NumPy has at least so many; a header that promises more is none.
 AXES = 32
 
@@ -120,12 +122,17 @@ class UnpackedFile(Part):
 
 
 def _check_promise(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse a header that promises more than gzip can have packed, before there is memory for it."""
+    """Refuse a header that promises more than gzip can have packed or memory should hold, before any is taken."""
     needed, packed = math.prod(shape) * dtype.itemsize, path.stat().st_size
     if needed > packed * GZIP_RATIO:
         raise DataError(
             f"{path} is truncated: its header promises {needed} bytes of data ({shape} of {dtype}), and its "
             f"{packed} bytes cannot hold these."
+        )
+    if needed > MOST_BYTES:
+        raise DataError(
+            f"{path} promises {needed} bytes, and up to {MOST_BYTES} are decompressed in memory: decompress it by "
+            "`gunzip`, and the file is mapped."
         )
 
 

@@ -71,7 +71,7 @@ sys.exit(main(["demo"]))
     assert finished.stdout == ""
     (line,) = finished.stderr.splitlines()
     assert package in line
-    assert line.endswith('pip install "loaderx[examples]"')
+    assert line.endswith('pip install ".[examples]" in a clone of loaderx')
 
 
 def test_the_version_is_printed(capsys):

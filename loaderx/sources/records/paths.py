@@ -9,8 +9,8 @@ from pathlib import Path
 from loaderx.errors import ArgumentError, DataError
 
 PathLike = str | os.PathLike[str]
-SHARD = re.compile(r"(?P<name>.*)-(?P<number>\d+)-of-(?P<count>\d+)")
-COUNTED = re.compile(r"(?P<name>.+)@(?P<count>\d+)")
+SHARD = re.compile(r"(?P<name>.*)-(?P<number>\d+)-of-(?P<count>\d+)", re.DOTALL)
+COUNTED = re.compile(r"(?P<name>.+)@(?P<count>\d+)", re.DOTALL)
 
 
 def record_paths(path: PathLike | Sequence[PathLike]) -> list[Path]:

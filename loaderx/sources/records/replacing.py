@@ -1,7 +1,11 @@
-"""A file that appears under its name when it is complete, and not before."""
+"""Atomic replacement: a file that appears under its name when it is complete, and not before."""
 
+import contextlib
+import fcntl
 import os
+import re
 import secrets
+import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,15 +14,66 @@ from typing import BinaryIO
 
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
-    """A new file beside `path`, which takes its place at the end, and is gone if there is no such end."""
-    unfinished = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}.unfinished")
+    """Open a new file that replaces `path` at the end; without such an end it is removed.
+
+    It grows beside `path` under a hidden name, locked by its process. What processes that were killed left of such
+    files is removed first: the kernel released their locks.
+    """
+    remove_abandoned(path)
+    with contextlib.ExitStack() as cleanup:
+        unfinished, file = _new_locked(path)
+        cleanup.callback(unfinished.unlink, missing_ok=True)
+        # Closed last, so that no other process takes the file for an abandoned one meanwhile.
+        with file:
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError as error:
+                # Writing to an open file does not say which one: a full disk has to be found.
+                error.filename = error.filename or str(path)
+                raise
+            unfinished.replace(path)
+            cleanup.pop_all()
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove unfinished files of processes that ended before they could."""
+    ours = re.compile(rf"\.{re.escape(path.name[:40])}\.[0-9a-f]{{12}}\.unfinished")
     try:
+        names = [name for name in os.listdir(path.parent) if ours.fullmatch(name)]  # noqa: PTH208 - names of many
+    except OSError:
+        return  # A folder may be written without being readable.
+    for name in names:
+        file = path.with_name(name)
+        # Those of others, removed meanwhile, or in use.
+        with contextlib.suppress(OSError):
+            handle = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if stat.S_ISREG(os.fstat(handle).st_mode):
+                    file.unlink()
+            finally:
+                os.close(handle)
+
+
+def is_same(handle: int, path: Path) -> bool:
+    """Whether a path still names the file that is open."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _new_locked(path: Path) -> tuple[Path, BinaryIO]:
+    while True:
+        unfinished = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}.unfinished")
         # Not `tempfile`: its files are for their owner only, those of `open` for whom the umask says.
-        with unfinished.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+        file = unfinished.open("xb")
+        # Some network file systems have no locks: there nothing is ever taken for abandoned.
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        # Another process may have found it before it was locked.
+        if is_same(file.fileno(), unfinished):
+            return unfinished, file
+        file.close()

@@ -51,9 +51,14 @@ def write_array_record(
     """
     encoding = encoding_of(compression, level, group_size)
     threads = threads_of(workers)
+    target = target_of(path)
+    if isinstance(data, str | os.PathLike) and target.exists() and target.samefile(data):
+        raise ArgumentError(
+            f"`path` (={str(path)!r}) is the file that `data` names: write the records to another one."
+        )
     records = records_of(data, given_content(dtype, shape), encoding.group)
     with (
-        replacing(target_of(path)) as file,
+        replacing(target) as file,
         tqdm(total=records.count, unit=" records", disable=None if progress else True) as bar,
     ):
         _write(file, records, encoding, threads, bar.update)

@@ -1,15 +1,21 @@
 """`loaderx bench` measures the loader that is named, and says in one line what is wrong with the name."""
 
+import dataclasses
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from loaderx import cli
+from loaderx import cli, transforms, write_array_record
 from loaderx.commands.bench import Limit, Report, Stage, advice, lines, readable_seconds
+from loaderx.commands.hints import EQUIVALENTS
+from loaderx.commands.loaders import find
+from loaderx.commands.stages import measure
 
 PROGRAM = """
 import numpy as np
@@ -216,18 +222,17 @@ def test_seconds_must_be_above_0(capsys):
 def report(reached=0.1, **seconds):
     kinds = {
         "order": Stage("order", "order", "", 0.0),
-        "photos": Stage("fetch", "fetch image", "compiled", 0.0, "NPDataset"),
-        "slow_photos": Stage("fetch", "fetch image", "Python", 0.0, "ObjectSource"),
+        "photos": Stage("fetch", "fetch image", "compiled", 0.0, "NPDataset", "what helps"),
         "blur": Stage("op", "image: GaussianBlur", "compiled", 0.0, "GaussianBlur"),
         "crop_0": Stage("op", "image_0: RandomCrop", "compiled", 0.0, "RandomCrop"),
         "crop_1": Stage("op", "image_1: RandomCrop", "compiled", 0.0, "RandomCrop"),
-        "theirs": Stage("op", "image: invert", "Python", 0.0, "invert"),
+        "theirs": Stage("op", "image: invert", "Python", 0.0, "invert", "what helps"),
         "hook": Stage("hook", "scale (each batch)", "Python", 0.0),
         "hand_off": Stage("hand-off", "hand-off", "", 0.0),
         "waiting": Stage("waiting", "waiting", "", 0.0),
     }
     stages = [
-        Stage(known.kind, known.name, known.how, seconds[name] * 1e-6, known.what)
+        dataclasses.replace(known, seconds=seconds[name] * 1e-6)
         for name, known in kinds.items()
         if name in seconds
     ]
@@ -249,24 +254,15 @@ def report(reached=0.1, **seconds):
         (report(blur=80, photos=20), "the transforms take 80 %: all of it GaussianBlur."),
         (
             report(theirs=30, blur=70),
-            (
-                "a Python function runs per sample: invert takes 30 %; decorate it with @loaderx.transform to have "
-                "it compiled."
-            ),
+            "a Python function runs per sample: invert takes 30 %; what helps.",
+        ),
+        (
+            report(theirs=30, photos=10, waiting=60),
+            "a Python function runs per sample: invert takes 30 %; what helps; threads wait 60 % of the time.",
         ),
         (
             report(photos=70, blur=30),
-            (
-                "the source takes most: NPDataset, fetch image 70 %; uncompressed rows in memory or in .npy files are "
-                "the fastest there are."
-            ),
-        ),
-        (
-            report(slow_photos=70, blur=30),
-            (
-                "the source takes most: ObjectSource, fetch image 70 %; it is Python code, and `loaderx convert` makes "
-                "files that compiled code reads."
-            ),
+            "the source takes most: NPDataset, fetch image 70 %; what helps.",
         ),
         (
             report(reached=0.75, photos=60, blur=40),
@@ -303,6 +299,146 @@ def report(reached=0.1, **seconds):
 def test_the_advice_names_what_takes_most(given, sentence):
     assert advice(given) == sentence
     assert lines("train.py:loader", given)[-1] == f"advice: {sentence}"
+
+
+# Names and hints, from real loaders.
+
+NAMED = """
+import functools
+import numpy as np
+import scipy.ndimage
+import loaderx as lx
+from PIL import Image, ImageFilter
+from loaderx import transforms as T
+
+rows = np.zeros((20, 16, 16, 3), np.uint8)
+
+
+def blurred(x):
+    return np.asarray(Image.fromarray(x).filter(ImageFilter.GaussianBlur(2)))
+
+
+def zoomed(x, by=1):
+    return scipy.ndimage.zoom(x, by)
+
+
+def through_another(x):
+    return zoomed(x)
+
+
+def inside(x):
+    import PIL.ImageOps
+    return np.asarray(PIL.ImageOps.mirror(Image.fromarray(x)))
+
+
+class Halved:
+    def __call__(self, x):
+        return x // np.uint8(2)
+
+
+class Rows:
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, row):
+        return {"image": rows[row], "label": np.int32(row)}
+
+
+def loader_of(data, *ops):
+    transforms = {"image": list(ops)} if ops else None
+    return lx.DataLoader(data, batch_size=4, transforms=transforms, output="numpy")
+
+
+def folder():
+    return loader_of(lx.ImageFolder("photos"))
+
+
+def part_of_folder():
+    return loader_of(lx.ImageFolder("photos").split(0.5)[0])
+
+
+def theirs():
+    return loader_of(Rows())
+
+
+def records():
+    return loader_of({"image": lx.ARDataset("x.ar")})
+
+
+def combined():
+    chosen = T.OneOf(T.RandomFlip(), [T.Invert(), T.Solarize(0.5)])
+    return loader_of({"image": rows}, T.Maybe(0.5, T.GaussianBlur(1.0)), chosen)
+
+
+def python():
+    partial = functools.partial(zoomed, by=1)
+    return loader_of({"image": rows}, blurred, through_another, inside, partial, Halved(), lambda x: x)
+"""
+
+
+@pytest.fixture
+def named(folder, monkeypatch):
+    for name in ("a", "b"):
+        (folder / "photos" / name).mkdir(parents=True)
+        for number in range(4):
+            Image.new("RGB", (20, 10)).save(folder / "photos" / name / f"{number}.png")
+    write_array_record("x.ar", np.zeros((20, 8, 8, 3), np.uint8), progress=False)
+    Path("named.py").write_text(NAMED)
+    monkeypatch.delitem(sys.modules, "named", raising=False)
+
+    def stages(name):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = measure(find(f"named.py:{name}"), 0.01).stages
+        return {stage.name: stage for stage in found if stage.kind in ("fetch", "op")}
+
+    return stages
+
+
+@pytest.mark.parametrize(
+    ("loader", "stage", "what", "helps"),
+    [
+        ("folder", "fetch image", "ImageFolder", "`loaderx convert FOLDER train.npy --size 10 20`"),
+        ("part_of_folder", "fetch image", "ImageFolder", "`loaderx convert FOLDER train.npy"),
+        (
+            "theirs",
+            "fetch image, label",
+            "Rows",
+            "`lx.write_array_record(\"image.ar\", (rows[i]['image'] for i in range(len(rows))))`",
+        ),
+        ("records", "fetch image", "ARDataset", "`loaderx convert FILE train.npy`"),
+        ("combined", "fetch image", "NPDataset", "uncompressed rows are the fastest"),
+    ],
+)
+def test_a_source_is_named_as_the_user_wrote_it_with_what_helps(named, loader, stage, what, helps):
+    found = named(loader)[stage]
+    assert found.what == what
+    assert helps in found.hint
+
+
+def test_ops_inside_of_combinators_are_named(named):
+    names = [name for name in named("combined") if not name.startswith("fetch")]
+    assert names == [
+        "image: Maybe(GaussianBlur)",
+        "image: OneOf(RandomFlip, Invert, Solarize)",
+    ]
+
+
+def test_only_python_code_that_can_be_compiled_is_told_to_be(named):
+    hints = {name: stage.hint for name, stage in named("python").items() if "fetch" not in name}
+    can = "decorate it with @loaderx.transform to have it compiled"
+    assert hints.pop("image: Halved") == can
+    assert hints.pop("image: <lambda>") == can
+    pillow, scipy = "it calls PIL, which cannot be compiled; ", "it calls scipy, which cannot"
+    assert hints["image: blurred"].startswith(f"{pillow}T.GaussianBlur of ")
+    assert hints["image: inside"].startswith(f"{pillow}T.RandomFlip of ")
+    assert hints["image: through_another"].startswith(scipy)
+    assert hints["image: partial"].startswith(scipy)
+    assert len(hints) == 4
+
+
+def test_every_op_that_is_named_in_the_place_of_another_exists():
+    assert [op for op in EQUIVALENTS.values() if not hasattr(transforms, op)] == []
 
 
 def test_times_have_a_unit_that_people_can_read():

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -177,7 +178,7 @@ def test_a_missing_package_is_one_line_that_says_what_to_install(
     assert cli.main([CONVERT, source, "y.npy"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert package in line
-    assert line.endswith(f'pip install "loaderx[{extra}]"')
+    assert line.endswith(f'pip install ".[{extra}]" in a clone of loaderx')
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     assert extra in project["optional-dependencies"]
 
@@ -223,3 +224,167 @@ def test_a_reader_that_has_seen_enough_gets_no_traceback(tmp_path):
     assert process.stderr.read() == ""
     assert process.wait(timeout=110) == 1
     process.stderr.close()
+
+
+# Names and streams of all kinds.
+
+NOT_UTF_8 = b"\xff.npy"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"PYTHONIOENCODING": "utf-8"},
+        {"PYTHONIOENCODING": "latin-1"},
+    ],
+)
+@pytest.mark.parametrize("name", ["ünï 文.npy".encode(), NOT_UTF_8])
+def test_every_name_is_shown_on_every_output(tmp_path, settings, name):
+    np.save(os.fsdecode(os.fsencode(tmp_path) + b"/" + name), np.arange(6.0))
+    for arguments in (
+        ["inspect", name],
+        ["inspect", "--json", name],
+        ["convert", name, b"y" + name],
+    ):
+        finished = subprocess.run(
+            [sys.executable, "-m", "loaderx", *arguments],
+            cwd=tmp_path,
+            env=os.environ | settings,
+            capture_output=True,
+            timeout=110,
+        )
+        assert (finished.returncode, finished.stderr) == (0, b"")
+        assert b".npy" in finished.stdout
+    missing = subprocess.run(
+        [sys.executable, "-m", "loaderx", "inspect", b"no" + name],
+        cwd=tmp_path,
+        env=os.environ | settings,
+        capture_output=True,
+        timeout=110,
+    )
+    assert missing.returncode == 2
+    assert missing.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("arguments", ["inspect x.npy", "--help", "convert --help", "--version"])
+@pytest.mark.parametrize(
+    ("ending", "statuses"),
+    [
+        ("| true", {0}),
+        (">&-", {0}),
+        ("2>&-", {0}),
+        (">&- 2>&-", {0}),
+        (">/dev/full", {0, 2}),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_no_traceback(tmp_path, arguments, ending, statuses):
+    np.save(tmp_path / "x.npy", np.arange(6.0))
+    program = f"{sys.executable} -m loaderx {arguments} {ending}"
+    finished = subprocess.run(
+        ["/bin/sh", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=110
+    )
+    assert finished.returncode in statuses, finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert "Exception ignored" not in finished.stderr
+
+
+# A program in which a function of a command sends a signal to its own process, and a command that calls it.
+SIGNALLED = """
+import importlib, signal, sys
+from loaderx.cli import main
+number = signal.Signals(int(sys.argv.pop(1)))
+module, name = sys.argv.pop(1).split(":")
+setattr(importlib.import_module(module), name, lambda *_, **__: signal.raise_signal(number))
+sys.exit(main())
+"""
+PLACES = {
+    "demo": (["demo"], "loaderx.demo:write_digits"),
+    "inspect": (["inspect", "x.npy"], "loaderx.commands.tables:kind_of"),
+    "convert": (["convert", "x.npy", "y.npy"], "loaderx.commands.tables:kind_of"),
+    "bench": (["bench", "train.py:loader"], "loaderx.commands.stages:measure"),
+    "preview": (["preview", "train.py:loader", "-o", "s.png"], "loaderx.commands.sheet:draw"),
+}
+
+
+@pytest.mark.parametrize("command", loaderx.commands.COMMANDS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_command_in_one_line(tmp_path, command, number):
+    np.save(tmp_path / "x.npy", np.zeros((8, 9, 9, 3), np.uint8))
+    (tmp_path / "train.py").write_text(
+        'import loaderx as lx\nloader = lx.DataLoader({"image": lx.NPDataset("x.npy")}, output="numpy")\n'
+    )
+    arguments, place = PLACES[command]
+    finished = run(int(number), place, *arguments, cwd=tmp_path, program=("-c", SIGNALLED))
+    assert finished.returncode == 128 + number, finished.stderr
+    assert finished.stderr == f"loaderx {command}: stopped\n"
+    assert finished.stdout == ""
+    assert {file.name for file in tmp_path.iterdir()} <= {"x.npy", "train.py", "__pycache__"}
+
+
+def test_a_signal_that_an_import_makes_an_error_of_is_still_one(tmp_path):
+    program = SIGNALLED.replace(
+        "lambda *_, **__: signal.raise_signal(number)", "interrupted_import"
+    )
+    inside = """
+def interrupted_import(*_, **__):
+    try:
+        signal.raise_signal(number)
+    except KeyboardInterrupt:
+        raise ImportError("Encountered an error while initializing the extension.") from None
+"""
+    program = inside + program
+    finished = run(
+        2,
+        "loaderx.commands.tables:kind_of",
+        "inspect",
+        "x.npy",
+        cwd=tmp_path,
+        program=("-c", program),
+    )
+    assert (finished.returncode, finished.stderr) == (130, "loaderx inspect: stopped\n")
+
+
+def test_a_signal_in_a_callback_of_the_garbage_collector_is_not_lost(tmp_path):
+    program = """
+import gc, signal, sys, time
+import loaderx.commands.tables as tables
+from loaderx.cli import main
+
+def callback(*_):
+    signal.raise_signal(signal.SIGINT)
+
+def collect(path):
+    gc.callbacks.append(callback)
+    gc.collect()
+    gc.callbacks.remove(callback)
+    time.sleep(100)
+
+tables.kind_of = collect
+sys.exit(main())
+"""
+    finished = run("inspect", "x.npy", cwd=tmp_path, program=("-c", program))
+    assert (finished.returncode, finished.stderr) == (130, "loaderx inspect: stopped\n")
+
+
+# What people are told to install.
+
+
+def test_nothing_tells_people_to_install_the_project_of_that_name_on_the_package_index():
+    repository = Path(__file__).parents[3]
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=repository, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
+    texts = [name for name in listed if Path(name).suffix in (".py", ".md", ".toml", ".txt", "")]
+    found = [
+        name
+        for name in texts
+        if (repository / name).is_file()
+        and not name.startswith("tests/")
+        and re.search(
+            r"""install\s+(-\S+\s+)*["'`]?loaderx\b""", (repository / name).read_text("utf-8")
+        )
+    ]
+    assert len(texts) > 100
+    assert found == []

@@ -1,6 +1,5 @@
 """`loaderx convert` writes what it read, bit for bit, and goes on where it was stopped."""
 
-import fcntl
 import io
 import json
 import signal
@@ -14,7 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from loaderx import ARDataset, cli, write_array_record
+from loaderx import ARDataset, DataLoader, ImageFolder, cli, write_array_record
+from loaderx.commands.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)
@@ -136,11 +136,84 @@ def test_what_was_written_is_listed(capsys):
     np.save("x.npy", numbers())
     assert convert("x.npy", "x.ar") == 0
     captured = capsys.readouterr()
-    file, summary = captured.out.splitlines()
+    file, summary, *_ = captured.out.splitlines()
     assert file.startswith("x.ar  ")
     assert summary.startswith("2,000 rows in ")
     assert summary.endswith("data float32[30, 7]")
     assert captured.err == ""
+
+
+# The program that is printed.
+
+
+def loaded(output):
+    """The loaders that the program in the output of a conversion makes."""
+    _, program = output.split("to load them:\n\n")
+    names = {}
+    exec(program, names)
+    return [value for name, value in names.items() if name.startswith("loader")]
+
+
+def first_of(loader):
+    """The first row of a loader without shuffling, by its first batch and the rows of that."""
+    batch, rows = loader.batch(0), loader.indices(0)
+    place = int(np.flatnonzero(np.asarray(rows) == 0)[0])
+    if not isinstance(batch, dict):
+        return np.asarray(batch)[place]
+    return {name: np.asarray(values)[place] for name, values in batch.items()}
+
+
+ODD_NAMES = [
+    "plain",
+    "it's",
+    'a "b"',
+    "new\nline",
+    "back\\slash",
+    "[1]*?",
+    "x@3",
+    "ünï 文",
+    "\udcff",
+]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+@pytest.mark.parametrize("options", [["npy"], ["ar"], ["ar", "--shards", "2"], ["npz"]])
+def test_the_printed_program_loads_what_was_written(name, options, capsys):
+    np.save("x.npy", numbers(shape=(20, 3)))
+    ending, *rest = options
+    assert convert("x.npy", f"{name}.{ending}", *rest) == 0
+    (loader,) = loaded(capsys.readouterr().out)
+    same(first_of(loader), numbers(shape=(20, 3))[0])
+
+
+def test_converted_images_have_the_fields_of_the_folder(capsys):
+    write_pictures([(20, 30)] * 6)
+    fields = DataLoader(ImageFolder("photos")).batch(0).keys()
+    for target in ("p.npy", "p.ar", "p.npz"):
+        assert convert("photos", target, "--force") == 0
+        (loader,) = loaded(capsys.readouterr().out)
+        assert loader.batch(0).keys() == fields == {"image", "label"}
+        same(first_of(loader)["image"], ImageFolder("photos")[0]["image"])
+
+
+def test_arrays_of_other_lengths_are_loaded_by_loaders_of_their_own(capsys):
+    np.savez("x.npz", a=np.zeros((20, 2), np.int32), b=np.ones(20, np.float32), c=np.arange(3))
+    for target in ("y.npy", "y.npz"):
+        assert convert("x.npz", target) == 0
+        both, alone = loaded(capsys.readouterr().out)
+        assert both.batch(0).keys() == {"a", "b"}
+        assert alone.batch(0).keys() == {"c"}
+
+
+def test_a_set_of_files_is_loaded_and_not_an_older_file_of_its_name(capsys):
+    np.save("x.npy", np.zeros((20, 2), np.int32))
+    assert convert("x.npy", "y.ar") == 0
+    np.save("x.npy", np.ones((20, 2), np.int32))
+    assert convert("x.npy", "y.ar", "--shards", 2) == 0
+    capsys.readouterr()
+    assert convert("x.npy", "y.ar", "--shards", 2, "--force") == 0
+    (loader,) = loaded(capsys.readouterr().out)
+    assert np.all(np.asarray(loader.batch(0)) == 1)
 
 
 # Pictures.
@@ -163,7 +236,7 @@ def write_pictures(sizes, mode="RGB", ending="png"):
 def test_a_folder_of_pictures_becomes_pixels_labels_and_names(jobs):
     pixels = write_pictures([(20, 30)] * 21, ending="jpg")
     assert convert("photos", "train.npy", "--jobs", jobs) == 0
-    same(np.load("train_data.npy"), np.stack(pixels))
+    same(np.load("train_image.npy"), np.stack(pixels))
     same(np.load("train_label.npy"), np.repeat(np.array([0, 1], np.int32), [10, 11]))
     assert json.loads(Path("train_label_classes.json").read_text()) == ["a", "b"]
 
@@ -172,7 +245,7 @@ def test_pixels_become_array_record_and_labels_stay_npy(capsys):
     pixels = write_pictures([(20, 30)] * 5)
     Path("photos/a/notes.txt").write_text("not a picture")
     assert convert("photos", "train.array_record") == 0
-    same(ARDataset("train_data.array_record")[:], np.stack(pixels))
+    same(ARDataset("train_image.array_record")[:], np.stack(pixels))
     assert np.load("train_label.npy").tolist() == [0, 0, 1, 1, 1]
     assert "left out: 1 other files" in capsys.readouterr().err
 
@@ -196,7 +269,7 @@ def test_pictures_of_various_sizes_are_scaled_and_cropped_in_the_centre(capsys):
     assert list(Path().glob("x*")) == []
 
     assert convert("photos", "x.npy", "--size", 8, 8) == 0
-    cropped = np.load("x_data.npy")
+    cropped = np.load("x_image.npy")
     assert cropped.shape == (3, 8, 8, 3)
     assert np.all(cropped[:, :, 1:-1] == (10, 20, 30))
 
@@ -204,12 +277,12 @@ def test_pictures_of_various_sizes_are_scaled_and_cropped_in_the_centre(capsys):
 def test_grey_pictures_keep_one_channel_and_a_coloured_one_among_them_is_refused(capsys):
     pixels = write_pictures([(6, 5)] * 4, mode="L")
     assert convert("photos", "x.npy") == 0
-    same(np.load("x_data.npy"), np.stack(pixels)[..., None])
+    same(np.load("x_image.npy"), np.stack(pixels)[..., None])
     Image.new("RGB", (5, 6), "red").save("photos/b/z.png")
     assert convert("photos", "y.npy") == 2
     assert "z.png is in colour (RGB), and the first picture is grey" in capsys.readouterr().err
     assert convert("photos", "y.npy", "--mode", "RGB") == 0
-    assert np.load("y_data.npy")[-1, 0, 0].tolist() == [255, 0, 0]
+    assert np.load("y_image.npy")[-1, 0, 0].tolist() == [255, 0, 0]
 
 
 def test_a_broken_picture_is_named_and_nothing_is_left(folder, capsys):
@@ -347,6 +420,23 @@ def wait_for(process, reached):
         time.sleep(0.01)
 
 
+def unfinished(target):
+    return Workspace(Path(target)).path
+
+
+def leftovers():
+    return sorted(file.name for file in Path().iterdir() if "unfinished" in file.name)
+
+
+def rows_noted(journal):
+    """The rows of the first table that a journal says are written."""
+    try:
+        progress = json.loads(journal.read_text())["progress"]
+    except FileNotFoundError:
+        return 0
+    return progress[0]["rows"] if progress else 0
+
+
 SLOW = np.random.default_rng(0).integers(0, 16, (4000, 48, 48), np.uint8)
 # One thread at such a level takes some seconds.
 SLOWLY = ("--compression", "zstd:19", "--jobs", "1")
@@ -356,7 +446,7 @@ SLOWLY = ("--compression", "zstd:19", "--jobs", "1")
 def test_a_conversion_goes_on_after_ctrl_c_and_the_file_is_the_same(folder, shards):
     np.save("x.npy", SLOW)
     options = (*SLOWLY, "--shards", shards)
-    growing = folder / ("x.ar.partial" if shards == 1 else "x.ar-00000-of-00002.partial")
+    growing = unfinished("x.ar") / ("x.ar" if shards == 1 else "x.ar-00000-of-00002")
     process = started("x.npy", "x.ar", *options)
     wait_for(process, lambda: growing.exists() and growing.stat().st_size > 100_000)
     process.send_signal(signal.SIGINT)
@@ -366,8 +456,9 @@ def test_a_conversion_goes_on_after_ctrl_c_and_the_file_is_the_same(folder, shar
     assert line.startswith("loaderx convert: stopped after ")
     assert line.endswith("of 4,000 rows; the same command goes on there")
     assert out == ""
-    unfinished = {file.name for file in folder.iterdir()} - {"x.npy"}
-    assert unfinished == {growing.name, f"{growing.name}.index", "x.ar.partial.json"}
+    assert {file.name for file in folder.iterdir()} == {"x.npy", growing.parent.name}
+    kept = {file.name for file in growing.parent.iterdir()}
+    assert kept == {growing.name, f"{growing.name}.index", "journal.json", "lock"}
 
     process = started("x.npy", "x.ar", *options)
     out, err = process.communicate(timeout=100)
@@ -377,15 +468,15 @@ def test_a_conversion_goes_on_after_ctrl_c_and_the_file_is_the_same(folder, shar
     if shards == 1:
         write_array_record("library.ar", SLOW, level=19, progress=False)
         assert Path("x.ar").read_bytes() == Path("library.ar").read_bytes()
-    assert list(folder.glob("*partial*")) == []
+    assert leftovers() == []
 
 
 def test_a_conversion_goes_on_after_its_process_was_killed(folder):
     np.save("x.npy", SLOW)
-    note = folder / "x.ar.partial.json"
+    note = unfinished("x.ar") / "journal.json"
     often = "import loaderx.commands.conversion as c; c.SECONDS_BETWEEN_NOTES = 0"
     process = started("x.npy", "x.ar", *SLOWLY, before=often)
-    wait_for(process, note.exists)
+    wait_for(process, lambda: rows_noted(note) > 0)
     process.kill()
     process.communicate(timeout=100)
     assert not Path("x.ar").exists()
@@ -430,7 +521,7 @@ def test_arrays_of_an_npz_file_go_on_after_ctrl_c_too(blocks, target):
     assert convert("x.npz", target) == 0
     for name, array in arrays.items():
         same(np.load(target)[name] if target == "y.npz" else np.load(f"y_{name}.npy"), array)
-    assert list(Path().glob("*partial*")) == []
+    assert leftovers() == []
 
 
 @pytest.mark.parametrize("source", ["saved", "table.parquet"])
@@ -470,7 +561,7 @@ def test_other_options_begin_again_and_leave_nothing_of_the_last_run(folder, cap
 def test_an_unfinished_file_that_was_cut_begins_again(capsys):
     np.save("x.npy", numbers())
     stopped_after(1, "x.npy", "y.npy")
-    Path("y.npy.partial").write_bytes(b"short")
+    (unfinished("y.npy") / "y.npy").write_bytes(b"short")
     assert convert("x.npy", "y.npy") == 0
     assert "beginning again: the unfinished files are gone" in capsys.readouterr().err
     same(np.load("y.npy"), numbers())
@@ -496,20 +587,14 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
     process = started("x.npy", "y.npy", before=limit)
     _, err = process.communicate(timeout=100)
     assert process.returncode == 2
-    assert err == "loaderx convert: File too large\n"
+    rows = rows_noted(unfinished("y.npy") / "journal.json")
+    assert rows > 0
+    assert err == (
+        f"loaderx convert: y.npy: File too large; {rows:,} of 2,000 rows are kept, and the same command goes on there\n"
+    )
     assert not Path("y.npy").exists()
-    assert json.loads(Path("y.npy.partial.json").read_text())["progress"][0]["rows"] > 0
     assert convert("x.npy", "y.npy") == 0
     same(np.load("y.npy"), numbers(np.float64))
-
-
-def test_two_processes_do_not_write_the_same_file(capsys):
-    np.save("x.npy", numbers())
-    with Path("y.npy.partial.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert convert("x.npy", "y.npy") == 2
-    assert "y.npy is being written by another process" in capsys.readouterr().err
-    assert convert("x.npy", "y.npy") == 0
 
 
 def test_memory_does_not_grow_with_the_file():

@@ -193,5 +193,5 @@ def test_without_pillow_one_line_says_what_to_install(monkeypatch, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert (
         line
-        == 'drawing a sheet needs Pillow, which is not installed: pip install "loaderx[images]"'
+        == 'drawing a sheet needs Pillow, which is not installed: pip install ".[images]" in a clone of loaderx'
     )

@@ -34,7 +34,7 @@ def test_a_missing_package_is_named_with_its_extra(module):
     with pytest.raises(ModuleNotFoundError) as refusal:
         require(module, "extra", "This")
     assert str(refusal.value) == (
-        'This needs no_such_package, which is not installed: pip install "loaderx[extra]"'
+        'This needs no_such_package, which is not installed: pip install ".[extra]" in a clone of loaderx'
     )
     assert refusal.value.name == "no_such_package"
 

@@ -221,7 +221,7 @@ def test_an_unknown_mode_is_refused(folder):
 def test_without_pillow_the_error_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     monkeypatch.delitem(sys.modules, "PIL.Image")
-    with pytest.raises(ModuleNotFoundError, match=r'pip install "loaderx\[images\]"'):
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "\.\[images\]" in a clone'):
         ImageFolder(folder)
 
 

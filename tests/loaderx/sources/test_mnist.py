@@ -243,3 +243,11 @@ def test_a_server_that_does_not_end_is_not_listened_to(tmp_path, mirror, checksu
     with pytest.raises(DataError, match="delivers more than 100 bytes; nothing was kept"):
         MNIST(folder, download=True)
     assert list(folder.iterdir()) == []
+
+
+def test_a_compressed_file_is_unpacked_up_to_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(mnist, "MOST_BYTES", 100)
+    path = tmp_path / "rows.gz"
+    path.write_bytes(gzip.compress(idx(np.zeros((4, 28, 28), np.uint8))))
+    with pytest.raises(DataError, match=r"promises 3136 bytes, and up to 100 .* by `gunzip`"):
+        IDXDataset(path)

@@ -1,11 +1,14 @@
 """Files by write_array_record are those that array_record itself writes and reads, whole or not there at all."""
 
+import contextlib
 import io
 import json
 import os
 import stat
+import subprocess
 import sys
 import threading
+import time
 
 import ml_dtypes
 import numpy as np
@@ -526,3 +529,99 @@ def test_a_bar_is_shown_on_a_terminal_only(path, monkeypatch, stream, progress, 
     write_array_record(path, ARRAY, progress=progress)
     assert ("50/50" in sys.stderr.getvalue()) == shown
     assert bool(sys.stderr.getvalue()) == shown
+
+
+# Files that are not the writer's, and what a killed writer leaves.
+
+ENDLESS = """
+import itertools, sys
+import numpy as np
+from loaderx import write_array_record
+write_array_record(sys.argv[1], (np.zeros(1 << 20, np.uint8) for _ in itertools.count()), workers=1)
+"""
+
+
+@contextlib.contextmanager
+def writing(path):
+    """A process that writes a file without end, once it has begun."""
+    process = subprocess.Popen([sys.executable, "-c", ENDLESS, path], stderr=subprocess.PIPE)
+    try:
+        before = set(path.parent.iterdir())
+        while not any(file.stat().st_size for file in set(path.parent.iterdir()) - before):
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.01)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(tmp_path):
+    path = tmp_path / "x.ar"
+    theirs = [
+        "x.ar.partial",
+        ".x.ar.unfinished",
+        ".x.ar.0123456789ag.unfinished",
+        ".y.0123456789ab.unfinished",
+    ]
+    for name in theirs:
+        (tmp_path / name).write_text("not ours")
+    # By their names these might be ours.
+    (tmp_path / ".x.ar.0123456789aa.unfinished").mkdir()
+    (tmp_path / ".x.ar.0123456789ab.unfinished").symlink_to(tmp_path / theirs[0])
+    os.mkfifo(tmp_path / ".x.ar.0123456789ac.unfinished")
+    before = set(tmp_path.iterdir())
+    with writing(path):
+        pass
+    (left,) = set(tmp_path.iterdir()) - before
+    assert left.name.startswith(".x.ar.")
+    write_array_record(path, np.arange(3), progress=False)
+    assert set(tmp_path.iterdir()) - before == {path}
+    assert before - set(tmp_path.iterdir()) == set()
+    assert [(tmp_path / name).read_text() for name in theirs] == ["not ours"] * 4
+
+
+def test_a_writer_at_work_keeps_its_file_while_another_writes_to_the_same_path(tmp_path):
+    path = tmp_path / "x.ar"
+    with writing(path):
+        (growing,) = tmp_path.iterdir()
+        write_array_record(path, np.arange(3), progress=False)
+        assert set(tmp_path.iterdir()) == {growing, path}
+    assert len(records_of(path)) == 3
+
+
+@pytest.mark.parametrize("way", ["same", "relative", "link", "second name"])
+def test_a_file_is_not_written_over_itself(tmp_path, monkeypatch, way):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.arange(5))
+    before = (tmp_path / "x.npy").read_bytes()
+    path = {"same": tmp_path / "x.npy", "relative": "../" + tmp_path.name + "/x.npy"}.get(
+        way, "y.npy"
+    )
+    if way == "link":
+        (tmp_path / "y.npy").symlink_to("x.npy")
+    elif way == "second name":
+        (tmp_path / "y.npy").hardlink_to("x.npy")
+    with pytest.raises(ArgumentError, match="is the file that `data` names"):
+        write_array_record(path, "x.npy", progress=False)
+    assert (tmp_path / "x.npy").read_bytes() == before
+
+
+def test_a_full_disk_names_the_file_and_leaves_nothing(tmp_path):
+    program = """
+import resource, signal, sys
+import numpy as np
+from loaderx import write_array_record
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+try:
+    write_array_record("x.ar", [b"x" * 70_000] * 5, compression=None)
+except OSError as error:
+    print(error.strerror, error.filename)
+"""
+    finished = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=110
+    )
+    assert finished.stdout == f"File too large {tmp_path / 'x.ar'}\n", finished.stderr
+    assert list(tmp_path.iterdir()) == []

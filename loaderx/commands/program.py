@@ -1,0 +1,38 @@
+"""The lines of Python that load what `loaderx convert` wrote."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .conversion import ColumnTarget, Conversion
+
+
+def program_of(conversion: "Conversion") -> list[str]:
+    """A program that makes a loader, with the fields that the source has; arrays of other lengths have their own."""
+    archive = conversion.target.suffix == ".npz"
+    program = ["import numpy as np"] if archive else []
+    program.append("import loaderx as lx")
+    if archive:
+        program.append(f"arrays = np.load({str(conversion.target)!r})")
+    by_rows: dict[int, list[ColumnTarget]] = {}
+    for task in conversion.tasks:
+        by_rows.setdefault(task.table.rows, []).extend(task.targets)
+    for number, targets in enumerate(by_rows.values(), 1):
+        sources = {
+            target.column.name: f"arrays[{target.column.name!r}]" if archive else _source(target)
+            for target in targets
+        }
+        fields = ", ".join(f"{name!r}: {source}" for name, source in sources.items())
+        # An array without a name: batches are arrays, as those of the source are.
+        data = sources["data"] if list(sources) == ["data"] else f"{{{fields}}}"
+        name = "loader" if number == 1 else f"loader_{number}"
+        program.append(f"{name} = lx.DataLoader({data})")
+    return program
+
+
+def _source(target: "ColumnTarget") -> str:
+    path = str(target.path)
+    if not target.as_records:
+        return f"lx.NPDataset({path!r})"
+    # By their number: there may be another set of files, or one file, of the same name.
+    shards = f"@{len(target.outputs)}" if len(target.outputs) > 1 else ""
+    return f"lx.ARDataset({path + shards!r})"
