@@ -4,6 +4,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,14 @@ from loaderx.kernels.draws import Draws
 from loaderx.kernels.random import fold
 from loaderx.sources.located import Located, located_in
 from loaderx.spec import Spec
+from loaderx.transforms.combinators import leaves
 from loaderx.transforms.mix import Mixer, MixTransform
-from loaderx.transforms.transform import MapTransform, ScaleTransform, WindowTransform
+from loaderx.transforms.transform import (
+    MapTransform,
+    SampleTransform,
+    ScaleTransform,
+    WindowTransform,
+)
 
 from .draft import Step
 from .driver import Driver
@@ -26,6 +33,10 @@ Array = NDArray[Any]
 Positions = NDArray[np.int64]
 # Kinds of ops that stay compiled in debug mode: chains of them are one pass.
 COMPILED = (WindowTransform, MapTransform, ScaleTransform)
+# The first row of the data is taken through a user's code with every index checked, at so many positions: an index may
+# depend on draws. Before each run `out` holds one of these bytes everywhere, and afterwards none of them.
+POSITIONS_CHECKED = 8
+MARKS = (0x55, 0xAA)
 
 
 @dataclass(frozen=True)
@@ -55,11 +66,45 @@ class CompiledSegment:
     def __init__(self, steps: Sequence[Step], spec: Spec) -> None:
         self.driver = Driver(steps, spec)
         self.output = self.driver.output
+        # Code of users in it.
+        self.authored: list[SampleTransform] = []
+        for step in steps:
+            found = [op for op, _ in leaves(step.transform, spec)]
+            self.authored += [op for op in found if isinstance(op, SampleTransform) and op.checked]
+            spec = step.transform.output(spec)
 
     def run(
         self, positions: Positions, located: Located, samples: Array | None, out: Array
     ) -> None:
         self.driver.run(positions, located, out)
+
+    def check(self, sample: Array) -> None:
+        """Refuse code of a user that leaves its arrays, or leaves a part of `out` as it was, at this sample."""
+        located = located_in(sample[None])
+        marked = [np.empty((1, *self.output.shape), self.output.dtype) for _ in MARKS]
+        for position in range(POSITIONS_CHECKED):
+            for mark, out in zip(MARKS, marked, strict=True):
+                try:
+                    self.driver.run(np.array([position]), located, out, checking=mark)
+                except IndexError as error:
+                    names = " or ".join(dict.fromkeys(repr(op.name) for op in self.authored))
+                    raise TransformError(
+                        f"transform {names} reads or writes outside of an array ({error}), at the first row of the "
+                        f"data, {Spec(sample.shape, sample.dtype)}. Call it on one sample with "
+                        "`.py(sample, np.random.default_rng(0), ...)` to see the line."
+                    ) from error
+                except Exception:  # noqa: BLE001 - what a user's code raises belongs to the step it is raised at
+                    return
+            if marked[0].tobytes() != marked[1].tobytes():
+                fill = [op for op in self.authored if not op.in_place]
+                names = " or ".join(dict.fromkeys(repr(op.name) for op in fill or self.authored))
+                raise TransformError(
+                    f"transform {names} leaves a part of `out` unwritten at the first row of the data; what was in "
+                    "memory before would be delivered. Write every element of `out`."
+                    if fill
+                    else f"transform {names} gave two results for the same sample and the same draws. Whatever it reads "
+                    "must be its arguments, or written before, as np.zeros is and np.empty is not."
+                )
 
 
 class PythonSegment:
@@ -142,7 +187,14 @@ class Chain:
         """Turn the ops that wait for it into compiled code."""
         if self._waiting:
             steps, self._waiting = self._waiting, []
-            self._append(CompiledSegment(steps, self._start))
+            segment = CompiledSegment(steps, self._start)
+            sample = None
+            if segment.authored:
+                with suppress(Exception):  # a row that cannot be read is reported at its step
+                    sample = self._sample_so_far(self._start)
+            if sample is not None:
+                segment.check(sample)
+            self._append(segment)
 
     def _append(self, segment: "CompiledSegment | PythonSegment") -> None:
         self.compile()
@@ -232,7 +284,7 @@ class Chain:
         """The first row of the data, taken through the ops so far; zeros behind an op that mixes samples."""
         if len(self.phases) > 1:
             return np.zeros(spec.shape, spec.dtype)
-        rows = np.ascontiguousarray(np.asarray(self.first_sample())[None])
+        rows = np.ascontiguousarray(np.asarray(self.first_sample(), self.input.dtype)[None])
         nothing = np.zeros(1, np.int64)
         for segment in self.phases[0].segments:
             out = np.empty((1, *segment.output.shape), segment.output.dtype)

@@ -28,6 +28,8 @@ class Draft:
 
     lines: list[str] = field(default_factory=list)
     functions: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    # Names of those that are compiled with a check of every index.
+    checked: set[str] = field(default_factory=set)
     arguments: list[Any] = field(default_factory=list)
     keys: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -56,12 +58,16 @@ class Draft:
             self.write("pass")
         self._depth -= 1
 
-    def function(self, function: Callable[..., Any]) -> str:
+    def function(self, function: Callable[..., Any], *, checked: bool = False) -> str:
         for name, known in self.functions.items():
-            if known is function:
+            if known is function and (name in self.checked) == checked:
                 return name
-        name = f"{getattr(function, '__name__', 'op').strip('<>')}_{len(self.functions)}"
+        name = getattr(function, "__name__", "op")
+        # A name that a user gave may be no name in a program.
+        name = f"{name if name.isidentifier() else 'op'}_{len(self.functions)}"
         self.functions[name] = function
+        if checked:
+            self.checked.add(name)
         return name
 
     def argument(self, value: Any) -> str:

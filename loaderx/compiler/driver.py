@@ -25,7 +25,7 @@ from loaderx.errors import TransformError
 from loaderx.kernels import pixels, windows
 from loaderx.kernels.calls import fetch
 from loaderx.kernels.compilation import ForgivingCache, source_hash
-from loaderx.kernels.draws import start_draws
+from loaderx.kernels.draws import METHODS, start_draws
 from loaderx.kernels.memory import copy_bytes, pointer
 from loaderx.kernels.random import fold
 from loaderx.sources.located import Located
@@ -94,14 +94,18 @@ class Driver:
         located: Located,
         out: NDArray[Any],
         keys: NDArray[np.uint64] | None = None,
+        checking: int = 0,
     ) -> None:
-        """Take located samples through the chain into `out`, with the keys of its ops or others."""
+        """Take located samples through the chain into `out`, with the keys of its ops or others.
+
+        With `checking` every index of a user's code is checked, and what it fills holds these bytes before.
+        """
         scratch = getattr(self._scratch, "memory", None)
         if scratch is None:
             scratch = self._scratch.memory = aligned(self._text.scratch)
             # Loops over whole blocks pass the end of a sample: in plain Python NumPy would warn of what lies there.
             scratch.fill(0)
-        progress = np.zeros(2, np.int64)
+        progress = np.array([0, 0, checking])
         try:
             self._drive(
                 positions, located.addresses, located.fetcher, located.worker, scratch,
@@ -124,8 +128,10 @@ class Driver:
         vars(module).update(LIBRARY)
         for known, function in text.functions.items():
             # Compiled anew for every driver: a global it reads may have another value by now.
-            anew = renewed(function)
-            vars(module)[known] = jit_op(anew) if isinstance(anew, types.FunctionType) else anew
+            checked = known in text.checked
+            anew = renewed(function, **CHECKED) if checked else renewed(function)
+            option = jit_checked if checked else jit_op
+            vars(module)[known] = option(anew) if isinstance(anew, types.FunctionType) else anew
         drive = jit(module.drive)
         if numba.config.DISABLE_JIT:
             return drive
@@ -151,6 +157,8 @@ class Driver:
 jit = numba.njit(nogil=True, error_model="numpy")
 # Into the driver, where the shapes are known.
 jit_op = numba.njit(nogil=True, error_model="numpy", forceinline=True)
+CHECKED = {"boundscheck": True}
+jit_checked = numba.njit(nogil=True, error_model="numpy", **CHECKED)
 FIRST = (
     *(numba.int64[::1], numba.int64[::1], numba.int64, numba.int64),
     *(numba.uint8[::1], numba.uint64[::1], numba.int64[::1]),
@@ -221,6 +229,10 @@ def explain(error: Exception, text: Draft, path: str, source: str) -> str:
         reason.append(
             "What a transform calls must be compiled too: decorate it with `@numba.njit`."
         )
+    if "readonly array" in message:
+        reason.append("An array that is a parameter cannot be written: others read it. Copy it.")
+    if "DrawsType" in message or " of type Draws" in message:
+        reason.append(f"In compiled code `rng` has {', '.join(METHODS)}.")
     return (
         f"Numba cannot compile the transform {names}:\n  " + "\n  ".join(reason) + "\n"
         "Call it on one sample with `.py(sample, np.random.default_rng(0), ...)` to see it run in plain Python."

@@ -92,7 +92,7 @@ def _write_in_place(text: Draft, step: Step, address: str, spec: Spec) -> None:
         _write_branching(text, step, op, rng, address, spec, None)
         return
     assert isinstance(op, SampleTransform)
-    write_call(text, op, spec, [text.array(address, spec.shape, spec.dtype)], rng)
+    write_call(text, op, spec, address, None, rng)
 
 
 def _write_transfer(
@@ -111,12 +111,7 @@ def _write_transfer(
         write_scale(text, op, address, spec, target, result)
     else:
         assert isinstance(op, SampleTransform)
-        rng = text.start_op(group[0])
-        arrays = [
-            text.array(address, spec.shape, spec.dtype),
-            text.array(target, result.shape, result.dtype),
-        ]
-        write_call(text, op, spec, arrays, rng)
+        write_call(text, op, spec, address, target, text.start_op(group[0]))
 
 
 def _write_branching(

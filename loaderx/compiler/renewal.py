@@ -14,13 +14,14 @@ from numba.core.dispatcher import Dispatcher
 from .fingerprint import known, names_in
 
 
-def renewed(function: Any) -> Any:
-    """The same function, which calls no compiled code of before."""
+def renewed(function: Any, **options: Any) -> Any:
+    """The same function, which calls no compiled code of before; what it calls gets these options of Numba."""
+    made: dict[Any, Any] = {"options": options}
     if isinstance(function, types.FunctionType):
         copy = _empty_copy(function)
-        _fill(copy, function, {})
+        _fill(copy, function, made)
         return copy
-    return _renew(function, frozenset(), {})
+    return _renew(function, frozenset(), made)
 
 
 def _empty_copy(function: types.FunctionType) -> types.FunctionType:
@@ -49,7 +50,7 @@ def _renew(value: Any, names: frozenset[str], made: dict[Any, Any]) -> Any:
         if id(value) not in made:
             copy = _empty_copy(value.py_func)
             # Before its globals are there: it may call itself.
-            made[id(value)] = numba.jit(**value.targetoptions)(copy)
+            made[id(value)] = numba.jit(**{**value.targetoptions, **made["options"]})(copy)
             _fill(copy, value.py_func, made)
         return made[id(value)]
     if isinstance(value, types.ModuleType) and not known(value.__name__):

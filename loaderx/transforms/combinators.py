@@ -1,7 +1,7 @@
 """Sequence, Maybe, OneOf: chains of ops inside of a chain, chosen for every sample by chance."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
 from typing import Any
 
@@ -130,6 +130,19 @@ class Blend(Branching):
     ) -> None:
         super().__init__(branches)
         self.width, self.depth, self.alpha = width, depth, alpha
+
+
+def leaves(op: Transform, spec: Spec) -> Iterator[tuple[Transform, Spec]]:
+    """Yield the ops inside of an op, or the op itself, each with the spec that it gets."""
+    if isinstance(op, Sequence):
+        for own in op.ops:
+            yield from leaves(own, spec)
+            spec = own.output(spec)
+    elif isinstance(op, Branching):
+        for branch in op.branches:
+            yield from leaves(branch, spec)
+    else:
+        yield op, spec
 
 
 def as_branches(name: str, given: Several[Any]) -> list[Sequence]:

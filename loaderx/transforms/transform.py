@@ -49,6 +49,8 @@ class SampleTransform(Transform):
     function: Callable[..., None]
     in_place: bool
     takes_rng: bool
+    # Whether the first samples are taken through it with every index checked: code of a user.
+    checked: bool = False
 
     @abstractmethod
     def parameters(self, spec: Spec) -> Mapping[str, Parameter]:
