@@ -102,8 +102,8 @@ class CompiledSegment:
                     f"transform {names} leaves a part of `out` unwritten at the first row of the data; what was in "
                     "memory before would be delivered. Write every element of `out`."
                     if fill
-                    else f"transform {names} gave two results for the same sample and the same draws. Whatever it reads "
-                    "must be its arguments, or written before, as np.zeros is and np.empty is not."
+                    else f"transform {names} gave two results for the same sample and the same draws. Whatever it "
+                    "reads must be its arguments, or written before, as np.zeros is and np.empty is not."
                 )
 
 
@@ -156,6 +156,8 @@ class Chain:
         self.phases: list[Phase] = [Phase(None, np.uint64(0), [], spec)]
         self.steps: list[Step | PythonStep | MixStep] = []
         self.first_sample = first_sample
+        # Numbers of channels that images may have besides the usual ones.
+        self.channels: tuple[int, ...] = ()
         self._waiting: list[Step] = []
         self._start = spec
         self._debug = os.environ.get("LOADERX_DEBUG") == "1"
@@ -300,6 +302,8 @@ def _interpret(call: Call, x: Array, position: int) -> Array:
 
 def name_of(function: Callable[..., Any]) -> str:
     """How messages call a plain callable."""
+    if isinstance(function, functools.partial):
+        return name_of(function.func)
     return getattr(function, "__name__", type(function).__name__)
 
 

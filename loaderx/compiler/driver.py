@@ -229,6 +229,11 @@ def explain(error: Exception, text: Draft, path: str, source: str) -> str:
         reason.append(
             "What a transform calls must be compiled too: decorate it with `@numba.njit`."
         )
+    elif re.search(r"Untyped global name|of type Module\((?!<module '(numpy|math))", message):
+        reason.append(
+            "Numba knows Python, math and NumPy. A function that needs another library goes into `transforms` as it "
+            "is, undecorated, and runs in Python."
+        )
     if "readonly array" in message:
         reason.append("An array that is a parameter cannot be written: others read it. Copy it.")
     if "DrawsType" in message or " of type Draws" in message:

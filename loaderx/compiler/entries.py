@@ -1,7 +1,6 @@
 """What a user writes as `transforms` -> a chain of ops per field."""
 
 import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,8 +11,13 @@ from loaderx.kernels.random import DRAWS
 from loaderx.shuffle import derive, number_of
 from loaderx.spec import Spec
 from loaderx.transforms.authoring import Author
+from loaderx.transforms.channels import Channels, check_channels
+from loaderx.transforms.combinators import leaves
+from loaderx.transforms.image import ImageTransform
+from loaderx.transforms.mistakes import advice
 from loaderx.transforms.mix import CutMix, MixTransform
 from loaderx.transforms.points import (
+    NUMBERS,
     VALID,
     ClosePoints,
     OpenPoints,
@@ -25,6 +29,7 @@ from loaderx.transforms.spatial import Resize
 from loaderx.transforms.transform import Transform
 from loaderx.transforms.views import Views
 
+from .cautions import caution, warn
 from .chain import Chain, MixStep, PythonStep, name_of
 from .draft import Step
 
@@ -51,6 +56,8 @@ class Book:
         # Boxes and keypoints that follow an image at present, each with a second chain for their validity.
         self._following: set[str] = set()
         self._replaced: set[str] = set()
+        # Kinds of ops that were warned of: once per loader.
+        self._warned: set[type] = set()
 
     def add_entry(self, names: tuple[str, ...], ops: Sequence[Any]) -> None:
         """The ops of one or more fields."""
@@ -125,8 +132,13 @@ class Book:
 
     def _add(self, op: Any, key: int, names: tuple[str, ...]) -> None:
         members = [self._chains[name] for name in names]
+        if isinstance(op, Channels):
+            for chain in members:
+                chain.channels += op.numbers
+            return
         spatial = isinstance(op, CutMix) or (isinstance(op, Transform) and op.spatial)
-        if spatial and members[0].channels_first:
+        on_images = spatial or (isinstance(op, Transform) and op.takes_images)
+        if on_images and members[0].channels_first:
             raise ArgumentError(
                 f"{op.name} takes images of (height, width, channels), and an op before it put the channels first; "
                 "put it before that one."
@@ -135,6 +147,8 @@ class Book:
         if spatial and not isinstance(op, CutMix):
             _check_sizes(op, [c for c, p in zip(members, points, strict=True) if not p])
         image = members[0].output
+        if isinstance(op, CutMix):
+            check_channels(image, op.name, members[0].channels)
         for number, (name, chain) in enumerate(zip(names, members, strict=True)):
             if isinstance(op, MixTransform):
                 if points[number]:
@@ -152,14 +166,26 @@ class Book:
                 self._stop_following(name)
                 # Behind the image, whole numbers are labels of pixels: never mixed.
                 follows = number > 0 and chain.output.dtype.kind in "iub"
-                chain.add(Step(op.for_labels() if follows else op, key, follows))
+                own = op.for_labels() if follows else op
+                self._examine(own, chain)
+                chain.add(Step(own, key, follows))
         if not isinstance(op, Transform):
-            # In the line of the user's that made the loader, or called the pipeline.
-            warnings.warn(
+            warn(
                 f"{name_of(op)!r} is a plain Python function: it runs once per sample under the GIL, some 100 times "
-                "slower than compiled code. Decorate it with `@loaderx.transform` to have it compiled.",
-                stacklevel=7,
+                f"slower than compiled code. {advice(op)}"
             )
+
+    def _examine(self, op: Transform, chain: Chain) -> None:
+        """Refuse what is not an image, and warn of values on another scale."""
+        for own, spec in leaves(op, chain.output):
+            if own.takes_images:
+                check_channels(spec, own.name, chain.channels)
+            own.output(spec)  # what it cannot take at all is an error, and worth no warning
+            kind = ImageTransform if isinstance(own, ImageTransform) else type(own)
+            found = None if kind in self._warned else caution(own, spec, chain)
+            if found is not None:
+                self._warned.add(kind)
+                warn(found)
 
     def _follow(self, name: str) -> None:
         """Let a field of points follow an image from here on."""
@@ -192,7 +218,8 @@ def _check_sizes(op: Transform, images: Sequence[Chain]) -> None:
     sizes = {chain.origin: chain.output.shape[:2] for chain in images}
     if len(set(sizes.values())) > 1:
         raise ArgumentError(
-            f"{op.name}: fields that move together must have the same height and width, got {sizes}."
+            f"{op.name}: fields that move together must have the same height and width, got {sizes}. Boxes and "
+            f"keypoints are known by the last word of their names: {', '.join(NUMBERS)}."
         )
 
 
@@ -204,7 +231,7 @@ def as_op(op: Any) -> Any:
         raise ArgumentError(f"{type(op).__name__} must be the last of its list of transforms.")
     # A class, or what looks like one to its users: Resize.
     makes_op = inspect.isclass(op) or (op is Resize)
-    if isinstance(op, Transform) or (callable(op) and not makes_op):
+    if isinstance(op, Transform | Channels) or (callable(op) and not makes_op):
         return op
     hint = f" Give it its parameters: {op.__name__}(...)." if makes_op else ""
     raise ArgumentError(

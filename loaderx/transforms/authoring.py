@@ -51,7 +51,7 @@ class Author:
             raise ArgumentError(
                 f"transform {function.__name__!r} must name its parameters one by one, not `{signature}`."
             )
-        plain = getattr(function, "py_func", function)
+        plain = _plain(function)
         if gives_something(plain):
             raise ArgumentError(
                 f"transform {function.__name__!r} returns or yields something, which would be lost: it must change "
@@ -94,7 +94,7 @@ class AuthoredTransform(SampleTransform):
 
     def __init__(self, author: Author, parameters: Mapping[str, Parameter]) -> None:
         # Once more: functions that it calls may have been defined further down.
-        check_draws(getattr(author.py, "py_func", author.py))
+        check_draws(_plain(author.py))
         self._author = author
         self._parameters = dict(parameters)
         self.function = author.py
@@ -162,19 +162,25 @@ def transform(function: Any = None, /, *, out: OutputRule | None = None) -> Any:
     return Author(function, None)
 
 
+def _plain(function: Any) -> types.FunctionType:
+    """The function that `numba.njit` was given, or the function itself."""
+    plain: types.FunctionType = getattr(function, "py_func", function)
+    return plain
+
+
 def _check_kind(function: Any) -> None:
     """Refuse what is not a function written with `def`."""
     hint = None
     if isinstance(function, Author):
         hint = "It is a transform already."
     elif isinstance(function, functools.partial):
-        hint = (
-            "Decorate the function inside, and give its arguments as parameters: `f(amount=2)`."
-        )
+        hint = "Decorate the function inside, and give its arguments as parameters: `f(amount=2)`."
     elif inspect.ismethod(function):
         hint = "Write a function, and make what it reads of `self` parameters of it."
-    elif not isinstance(getattr(function, "py_func", function), types.FunctionType):
-        hint = "Only code in Python can be compiled; call it inside of a function, if Numba knows it."
+    elif not isinstance(_plain(function), types.FunctionType):
+        hint = (
+            "Only code in Python can be compiled; call it inside of a function, if Numba knows it."
+        )
     elif function.__name__ == "<lambda>":
         hint = "A lambda only gives a value, and cannot change `x`."
     if hint is not None:

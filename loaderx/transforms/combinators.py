@@ -13,6 +13,7 @@ from loaderx.kernels.compilation import jitable
 from loaderx.spec import Spec
 
 from .authoring import Author
+from .mistakes import advice
 from .mix import MixTransform
 from .transform import Transform, as_number, between, is_integer
 
@@ -33,6 +34,7 @@ class Sequence(Transform):
     def __init__(self, *ops: Any) -> None:
         self.ops = as_ops(self.name, ops)
         self.spatial = any(op.spatial for op in self.ops)
+        self.takes_images = any(op.takes_images for op in self.ops)
 
     def output(self, spec: Spec) -> Spec:
         for op in self.ops:
@@ -67,6 +69,7 @@ class Branching(Transform):
             raise ArgumentError(f"{self.name} needs at least one op to choose from.")
         self.shares = _shares(weights, len(self.branches))
         self.spatial = any(branch.spatial for branch in self.branches)
+        self.takes_images = any(branch.takes_images for branch in self.branches)
 
     def output(self, spec: Spec) -> Spec:
         results = [branch.output(spec) for branch in self.branches]
@@ -161,7 +164,7 @@ def as_ops(name: str, given: Several[Any]) -> tuple[Transform, ...]:
                 f"{name}: {op.name} mixes samples of a batch and cannot be left to chance."
             )
         if not isinstance(op, Transform):
-            hint = "Decorate it with `@loaderx.transform`." if callable(op) else ""
+            hint = advice(op) if callable(op) else ""
             raise ArgumentError(f"{name} takes compiled transforms, not {op!r}. {hint}".rstrip())
     return tuple(found)
 

@@ -1,6 +1,7 @@
 """Mistakes in a user's function that compile and do something else than they say, found in its byte code."""
 
 import dis
+import sysconfig
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +10,14 @@ from loaderx.errors import ArgumentError
 from loaderx.kernels.draws import METHODS
 
 UNKNOWN, RNG = object(), object()
+STANDARD = sysconfig.get_path("stdlib")
+# Libraries that people call from transforms, and that Numba knows nothing of.
+FOREIGN = frozenset(
+    (
+        *("PIL", "albumentations", "cv2", "imageio", "jax", "kornia", "librosa", "pandas", "scipy"),
+        *("skimage", "tensorflow", "torch", "torchaudio", "torchvision"),
+    )
+)
 
 
 def check_function(function: types.FunctionType, arrays: list[str]) -> None:
@@ -17,7 +26,7 @@ def check_function(function: types.FunctionType, arrays: list[str]) -> None:
     for rebound in _rebound(function, arrays):
         raise ArgumentError(
             f"transform {name!r} assigns to the name `{rebound}`, which leaves the array as it was. Write "
-            f"`{rebound}[:] = ...`, or `{rebound} *= 2`; a view needs a name of its own: `flat = {rebound}.reshape(-1)`."
+            f"`{rebound}[:] = ...`, or `{rebound} *= 2`; a view needs another name: `flat = {rebound}.reshape(-1)`."
         )
     check_draws(function)
 
@@ -38,6 +47,26 @@ def check_draws(function: types.FunctionType) -> None:
                 raise ArgumentError(
                     f"transform {name!r} uses `rng.{method}`; in compiled code `rng` has {', '.join(METHODS)}."
                 )
+
+
+def advice(function: Any) -> str:
+    """What makes a plain callable faster: compiling it, where that can be."""
+    plain = function if isinstance(function, types.FunctionType) else None
+    seen = [type(function)] if plain is None else [value for _, value in _loaded(plain, set())]
+    homes = [getattr(value, "__module__", None) or getattr(value, "__name__", "") for value in seen]
+    found = next(
+        (home for home in (str(home).split(".")[0] for home in homes) if home in FOREIGN), None
+    )
+    if plain is not None and found is None:
+        return (
+            "If Python and NumPy are all it needs, write it so that it changes `x` in place, and decorate it with "
+            "`@loaderx.transform` to have it compiled."
+        )
+    reason = "is not a function written with `def`" if found is None else f"needs {found}"
+    return (
+        f"It {reason}, so it cannot be compiled. What helps: an op of loaderx.transforms that does the same, doing "
+        "its work once and storing the result (`loaderx convert`), or, if it releases the GIL, more `workers`."
+    )
 
 
 def _rebound(function: types.FunctionType, names: list[str]) -> Iterator[str]:
@@ -64,14 +93,16 @@ def _loaded(function: types.FunctionType, seen: set[int]) -> Iterator[tuple[str,
     path, value = "", UNKNOWN
     for instruction in dis.get_instructions(function):
         name = instruction.argval
-        last = name[-1] if isinstance(name, tuple) else name
         if instruction.opname == "EXTENDED_ARG":
             continue
         if instruction.opname == "LOAD_GLOBAL":
             path, value = name, function.__globals__.get(name, UNKNOWN)
         elif instruction.opname == "LOAD_DEREF" and name in cells:
             path, value = name, _content(cells[name])
-        elif instruction.opname.startswith("LOAD_FAST") and last == "rng":
+        elif instruction.opname.startswith("LOAD_FAST") and (
+            # LOAD_FAST_LOAD_FAST loads two.
+            name == "rng" or (isinstance(name, tuple) and name[-1] == "rng")
+        ):
             path, value = "rng", UNKNOWN
             continue
         elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
@@ -95,7 +126,10 @@ def _content(cell: Any) -> Any:
 
 
 def _installed(function: types.FunctionType) -> bool:
-    return (function.__module__ or "").split(".")[0] in ("numpy", "numba", "loaderx")
+    """Whether a function is part of Python, of a package or of this library, and not a user's own."""
+    file = function.__code__.co_filename
+    packaged = "site-packages" in file or file.startswith(STANDARD)
+    return packaged or (function.__module__ or "").split(".")[0] == "loaderx"
 
 
 def _is_generator(value: Any) -> bool:

@@ -30,6 +30,8 @@ class Transform(Written, ABC):
 
     # Whether it moves pixels.
     spatial: bool = False
+    # Whether it takes samples for images, of (height, width, channels) or (height, width).
+    takes_images: bool = False
 
     def for_labels(self) -> "Transform":
         """The op that does the same to labels of pixels, which must not be mixed."""
@@ -76,6 +78,7 @@ class WindowTransform(Transform):
     interpolation: str | None = None
 
     spatial = True
+    takes_images = True
 
     def for_points(self, image: Spec) -> Transform:
         from .points import PointsTransform
@@ -101,6 +104,7 @@ class MapTransform(Transform):
     interpolation: str = "bilinear"
 
     spatial = True
+    takes_images = True
 
     def for_points(self, image: Spec) -> Transform:
         from .points import PointsTransform
@@ -140,7 +144,7 @@ def image_shape(spec: Spec, name: str) -> tuple[int, int, int]:
 
 def is_integer(value: Any, least: int) -> bool:
     """Whether this is an integer of at least `least`."""
-    return isinstance(value, int | np.integer) and int(value) >= least
+    return isinstance(value, int | np.integer) and least <= int(value) < 1 << 63
 
 
 def pair(name: str, value: Any, least: int = 1) -> tuple[int, int]:
