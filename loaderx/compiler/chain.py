@@ -3,6 +3,7 @@
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -110,7 +111,7 @@ class CompiledSegment:
 class PythonSegment:
     """One function called per sample under the GIL: a user's callable, or any op in debug mode."""
 
-    def __init__(self, name: str, call: Callable[[Array, int], Any], output: Spec) -> None:
+    def __init__(self, name: str, call: Callable[[Array, int, int], Any], output: Spec) -> None:
         self.name = name
         self._call = call
         self.output = output
@@ -119,9 +120,11 @@ class PythonSegment:
         self, positions: Positions, located: Located, samples: Array | None, out: Array
     ) -> None:
         assert samples is not None
+        lengths = located.lengths
         for place, sample in enumerate(samples):
+            length = sys.maxsize if lengths is None else int(lengths[place])
             try:
-                result = np.asarray(self._call(np.array(sample), int(positions[place])))
+                result = np.asarray(self._call(np.array(sample), int(positions[place]), length))
             except Exception as error:
                 error.add_note(f"loaderx: in transform {self.name!r}, at sample {place} of these")
                 raise
@@ -158,6 +161,9 @@ class Chain:
         self.first_sample = first_sample
         # Numbers of channels that images may have besides the usual ones.
         self.channels: tuple[int, ...] = ()
+        # The field that says how much of a sample is data, and how much of it is left at most.
+        self.length: str | None = None
+        self.most = spec.shape[0] if spec.shape else sys.maxsize
         self._waiting: list[Step] = []
         self._start = spec
         self._debug = os.environ.get("LOADERX_DEBUG") == "1"
@@ -231,13 +237,13 @@ class Chain:
             whole, flat = samples.reshape(len(samples), -1), target.reshape(count, -1)
             partners = partners_of(place, count, len(samples), current.key, batch)
             current.mixer(place, positions, partners, current.key, whole, flat)
-            samples, located = target, located_in(target)
+            samples, located = target, located_in(target, located.lengths)
         for segment in current.segments:
             last = segment is current.segments[-1]
             spec = segment.output
             target = out if last else np.empty((count, *spec.shape), spec.dtype)
             segment.run(positions, located, samples, target)
-            samples, located = target, located_in(target)
+            samples, located = target, located_in(target, located.lengths)
 
     def partner_step(self, phase: int, size: int, batch: int) -> int:
         """How many places further the samples stand that a phase mixes in, in a batch of `size`."""
@@ -269,7 +275,7 @@ class Chain:
     def _python(self, step: PythonStep, spec: Spec) -> PythonSegment:
         takes_rng = _takes_rng(step.function)
 
-        def call(x: Array, position: int) -> Any:
+        def call(x: Array, position: int, _: int = 0) -> Any:
             return (
                 step.function(x, draws(step.key, position, ())) if takes_rng else step.function(x)
             )
@@ -296,8 +302,8 @@ class Chain:
         return sample
 
 
-def _interpret(call: Call, x: Array, position: int) -> Array:
-    return call(x, position, ())
+def _interpret(call: Call, x: Array, position: int, length: int) -> Array:
+    return call(x, position, length, ())
 
 
 def name_of(function: Callable[..., Any]) -> str:

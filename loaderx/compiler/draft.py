@@ -15,11 +15,15 @@ HALVES = ("float16", "bfloat16")
 
 @dataclass(frozen=True)
 class Step:
-    """One op of a chain, with the key of its draws; a field that `follows` an image is sampled, never mixed."""
+    """One op of a chain, with the key of its draws; a field that `follows` an image is sampled, never mixed.
+
+    At `most` so many entries of its samples along their first axis are data, and not padding.
+    """
 
     transform: Transform
     key: int
     follows: bool = False
+    most: int = 0
 
 
 @dataclass
@@ -34,6 +38,7 @@ class Draft:
     keys: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     scratch: int = 0
+    takes_lengths: bool = False
     # The loops of policies that are being written, by the names of their counters.
     turns: list[str] = field(default_factory=list)
     _depth: int = 2

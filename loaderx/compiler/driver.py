@@ -37,9 +37,7 @@ from .fingerprint import fingerprint
 from .outline import draft
 from .renewal import renewed
 
-HEADER = (
-    "def drive(positions, addresses, fetcher, worker, scratch, keys, progress, {arguments}out):\n"
-)
+HEADER = "def drive(positions, addresses, lengths, fetcher, worker, scratch, keys, progress, {arguments}out):\n"
 BEGIN = """\
     target = out.ctypes.data
     space = scratch.ctypes.data
@@ -106,9 +104,13 @@ class Driver:
             # Loops over whole blocks pass the end of a sample: in plain Python NumPy would warn of what lies there.
             scratch.fill(0)
         progress = np.array([0, 0, checking])
+        lengths = located.lengths
+        if lengths is None:
+            count = len(positions) if self._text.takes_lengths else 0
+            lengths = np.full(count, np.iinfo(np.int64).max)
         try:
             self._drive(
-                positions, located.addresses, located.fetcher, located.worker, scratch,
+                positions, located.addresses, lengths, located.fetcher, located.worker, scratch,
                 self._keys if keys is None else keys, progress,
                 *self._text.arguments, out.reshape(-1).view(np.uint8),
             )  # fmt: skip
@@ -160,7 +162,7 @@ jit_op = numba.njit(nogil=True, error_model="numpy", forceinline=True)
 CHECKED = {"boundscheck": True}
 jit_checked = numba.njit(nogil=True, error_model="numpy", **CHECKED)
 FIRST = (
-    *(numba.int64[::1], numba.int64[::1], numba.int64, numba.int64),
+    *(numba.int64[::1], numba.int64[::1], numba.int64[::1], numba.int64, numba.int64),
     *(numba.uint8[::1], numba.uint64[::1], numba.int64[::1]),
 )
 

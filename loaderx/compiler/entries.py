@@ -14,6 +14,7 @@ from loaderx.transforms.authoring import Author
 from loaderx.transforms.channels import Channels, check_channels
 from loaderx.transforms.combinators import leaves
 from loaderx.transforms.image import ImageTransform
+from loaderx.transforms.lengths import AtMost, is_length
 from loaderx.transforms.mistakes import advice
 from loaderx.transforms.mix import CutMix, MixTransform
 from loaderx.transforms.points import (
@@ -26,7 +27,7 @@ from loaderx.transforms.points import (
     is_points,
 )
 from loaderx.transforms.spatial import Resize
-from loaderx.transforms.transform import Transform
+from loaderx.transforms.transform import SampleTransform, Transform
 from loaderx.transforms.views import Views
 
 from .cautions import caution, warn
@@ -129,9 +130,15 @@ class Book:
         chain = self._begin(new, before.origin)
         for step in before.steps:
             chain.add(step)
+        chain.channels, chain.length, chain.most = before.channels, before.length, before.most
 
     def _add(self, op: Any, key: int, names: tuple[str, ...]) -> None:
         members = [self._chains[name] for name in names]
+        lengths = [
+            number > 0 and is_length(chain.origin, chain.output)
+            for number, chain in enumerate(members)
+        ]
+        length = next((c.origin for c, found in zip(members, lengths, strict=True) if found), None)
         if isinstance(op, Channels):
             for chain in members:
                 chain.channels += op.numbers
@@ -145,12 +152,19 @@ class Book:
             )
         points = [number > 0 and is_points(chain.origin) for number, chain in enumerate(members)]
         if spatial and not isinstance(op, CutMix):
-            _check_sizes(op, [c for c, p in zip(members, points, strict=True) if not p])
+            others = zip(members, points, lengths, strict=True)
+            _check_sizes(op, [chain for chain, *other in others if not any(other)])
         image = members[0].output
         if isinstance(op, CutMix):
             check_channels(image, op.name, members[0].channels)
         for number, (name, chain) in enumerate(zip(names, members, strict=True)):
-            if isinstance(op, MixTransform):
+            if lengths[number] and not isinstance(op, MixTransform):
+                # The fields before it have gone through the op.
+                left = members[0].output.shape
+                if left and left[0] < min(chain.most, members[0].input.shape[0]):
+                    chain.add(Step(AtMost(left[0]), 0))
+                    chain.most = left[0]
+            elif isinstance(op, MixTransform):
                 if points[number]:
                     raise ArgumentError(f"{op.name} cannot mix boxes or keypoints ({name!r}).")
                 chain.add(MixStep(op, key, image))
@@ -167,8 +181,13 @@ class Book:
                 # Behind the image, whole numbers are labels of pixels: never mixed.
                 follows = number > 0 and chain.output.dtype.kind in "iub"
                 own = op.for_labels() if follows else op
+                if length is not None:
+                    own = own.for_length()
+                    chain.length = length
                 self._examine(own, chain)
-                chain.add(Step(own, key, follows))
+                chain.add(Step(own, key, follows, chain.most))
+            if chain.output.shape:
+                chain.most = min(chain.most, chain.output.shape[0])
         if not isinstance(op, Transform):
             warn(
                 f"{name_of(op)!r} is a plain Python function: it runs once per sample under the GIL, some 100 times "
@@ -178,6 +197,11 @@ class Book:
     def _examine(self, op: Transform, chain: Chain) -> None:
         """Refuse what is not an image, and warn of values on another scale."""
         for own, spec in leaves(op, chain.output):
+            if isinstance(own, SampleTransform) and own.takes_length and chain.length is None:
+                raise ArgumentError(
+                    f"transform {own.name!r} takes the length of a sample: name the field that has it behind the "
+                    'others of the entry, {("data", "length"): [...]}; the last word of its name is "length".'
+                )
             if own.takes_images:
                 check_channels(spec, own.name, chain.channels)
             own.output(spec)  # what it cannot take at all is an error, and worth no warning

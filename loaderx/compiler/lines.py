@@ -20,16 +20,21 @@ from .draft import HALVES, Draft, Step
 
 
 def write_call(
-    text: Draft, op: SampleTransform, spec: Spec, address: str, target: str | None, rng: str
+    text: Draft, step: Step, spec: Spec, address: str, target: str | None, rng: str
 ) -> None:
     """Write the call of an op at `address`, or from there to `target`.
 
     Code of a user is there twice: as it is, and with every index checked, into memory of a known content.
     """
+    op = step.transform
+    assert isinstance(op, SampleTransform)
     given = [text.array(address, spec.shape, spec.dtype)]
     result = op.output(spec)
     if target is not None:
         given.append(text.array(target, result.shape, result.dtype))
+    if op.takes_length:
+        text.takes_lengths = True
+        given.append(f"min(lengths[i], {min(step.most, spec.shape[0])})")
     given += [rng] if op.takes_rng else []
     given += [text.argument(value) for value in op.parameters(spec).values()]
     given += [

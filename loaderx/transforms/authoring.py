@@ -34,6 +34,9 @@ class Author:
         names = list(signature.parameters)
         wanted = ["x", "out"] if out is not None else ["x"]
         rest = names[len(wanted) :]
+        # Only with rng behind it: alone it is a parameter.
+        self.takes_length = rest[:2] == ["length", "rng"]
+        rest = rest[1:] if self.takes_length else rest
         self.takes_rng = rest[:1] == ["rng"]
         rest = rest[1:] if self.takes_rng else rest
         if out is None and "out" in names:
@@ -44,7 +47,7 @@ class Author:
         if names[: len(wanted)] != wanted or "rng" in rest:
             raise ArgumentError(
                 f"transform {function.__name__!r} must take `({', '.join(wanted)}, rng, ...)`, where rng may be "
-                f"left out, not `({', '.join(names)})`."
+                f"left out, or `({', '.join(wanted)}, length, rng, ...)`, not `({', '.join(names)})`."
             )
         several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         if any(parameter.kind in several for parameter in signature.parameters.values()):
@@ -100,6 +103,7 @@ class AuthoredTransform(SampleTransform):
         self.function = author.py
         self.in_place = author.out is None
         self.takes_rng = author.takes_rng
+        self.takes_length = author.takes_length
 
     @property
     def name(self) -> str:
@@ -155,7 +159,8 @@ def transform(function: Any = None, /, *, out: OutputRule | None = None) -> Any:
 
     `f(x, rng, ...)` changes the array x in place. `f(x, out, rng, ...)` fills `out`, whose spec is given by
     `@transform(out=lambda spec, **parameters: ...)`. `rng` may be left out; it has the methods of NumPy's Generator.
-    The other parameters are numbers, booleans or arrays, given by keyword, and are not compiled in.
+    In an entry with a field of lengths, `f(x, length, rng, ...)` is told how many entries of x along its first axis are
+    data. The other parameters are numbers, booleans or arrays, given by keyword, and are not compiled in.
     """
     if function is None:
         return lambda function: Author(function, out)

@@ -44,6 +44,9 @@ class Sequence(Transform):
     def for_labels(self) -> Transform:
         return self._with(op.for_labels() for op in self.ops)
 
+    def for_length(self) -> Transform:
+        return self._with(op.for_length() for op in self.ops)
+
     def for_points(self, image: Spec) -> Transform:
         moved = []
         for op in self.ops:
@@ -84,6 +87,9 @@ class Branching(Transform):
 
     def for_labels(self) -> Transform:
         return self._with(lambda branch: branch.for_labels())
+
+    def for_length(self) -> Transform:
+        return self._with(lambda branch: branch.for_length())
 
     def for_points(self, image: Spec) -> Transform:
         return self._with(lambda branch: branch.for_points(image))

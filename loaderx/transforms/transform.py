@@ -37,13 +37,17 @@ class Transform(Written, ABC):
         """The op that does the same to labels of pixels, which must not be mixed."""
         return self
 
+    def for_length(self) -> "Transform":
+        """The op for samples that end with padding, behind as many entries as a field of their entry says."""
+        return self
+
     def for_points(self, image: Spec) -> "Transform":
         """The op that moves boxes and keypoints as this one moves the pixels of an image."""
         raise ArgumentError(f"{self.name} cannot move boxes or keypoints along with an image.")
 
 
 class SampleTransform(Transform):
-    """A compiled function of one sample: `(x, [rng,] ...)` in place, or `(x, out, [rng,] ...)`.
+    """A compiled function of one sample: `(x, [length,] [rng,] ...)` in place, or `(x, out, [length,] [rng,] ...)`.
 
     Behind these come the parameters, then the workspaces.
     """
@@ -53,6 +57,8 @@ class SampleTransform(Transform):
     takes_rng: bool
     # Whether the first samples are taken through it with every index checked: code of a user.
     checked: bool = False
+    # Whether it wants to know how many entries of x along its first axis are data, and not padding.
+    takes_length: bool = False
 
     @abstractmethod
     def parameters(self, spec: Spec) -> Mapping[str, Parameter]:
