@@ -4,6 +4,7 @@ import functools
 import inspect
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,9 +35,11 @@ Array = NDArray[Any]
 Positions = NDArray[np.int64]
 # Kinds of ops that stay compiled in debug mode: chains of them are one pass.
 COMPILED = (WindowTransform, MapTransform, ScaleTransform)
-# The first row of the data is taken through a user's code with every index checked, at so many positions: an index may
-# depend on draws. Before each run `out` holds one of these bytes everywhere, and afterwards none of them.
+# The first row of the data is taken through a user's code with every index checked, at up to so many positions: an
+# index may depend on draws. Before each run `out` holds one of these bytes everywhere, and afterwards none of them.
 POSITIONS_CHECKED = 8
+# What takes longer is not tried at more positions.
+CHECKING_SECONDS = 0.25
 MARKS = (0x55, 0xAA)
 
 
@@ -83,7 +86,10 @@ class CompiledSegment:
         """Refuse code of a user that leaves its arrays, or leaves a part of `out` as it was, at this sample."""
         located = located_in(sample[None])
         marked = [np.empty((1, *self.output.shape), self.output.dtype) for _ in MARKS]
+        began = time.perf_counter()
         for position in range(POSITIONS_CHECKED):
+            if time.perf_counter() - began > CHECKING_SECONDS:
+                return
             for mark, out in zip(MARKS, marked, strict=True):
                 try:
                     self.driver.run(np.array([position]), located, out, checking=mark)

@@ -49,6 +49,8 @@ class DirectPipeline:
         it, as described above.
         """
         given = np.asarray(samples)
+        if batch not in (None, True, False):
+            raise ArgumentError(f"`batch` (={batch!r}) must be True, False or None.")
         if batch is None and np.ndim(positions) > 0:
             batch = True
         if not (self._is_batch(given) if batch is None else batch):

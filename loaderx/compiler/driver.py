@@ -211,7 +211,7 @@ def explain(error: Exception, text: Draft, path: str, source: str) -> str:
     functions = {
         name: function
         for name, function in text.functions.items()
-        if isinstance(function, types.FunctionType)
+        if isinstance(function, types.FunctionType) and name not in text.checked
     }
     guilty = (
         [f for name, f in functions.items() if any(f"{name}(" in call for call in calls)]
@@ -237,7 +237,9 @@ def explain(error: Exception, text: Draft, path: str, source: str) -> str:
             "is, undecorated, and runs in Python."
         )
     if "readonly array" in message:
-        reason.append("An array that is a parameter cannot be written: others read it. Copy it.")
+        reason.append(
+            "An array that is a parameter or a global cannot be written: others read it. Copy it."
+        )
     if "DrawsType" in message or " of type Draws" in message:
         reason.append(f"In compiled code `rng` has {', '.join(METHODS)}.")
     return (

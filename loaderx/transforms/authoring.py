@@ -12,7 +12,7 @@ import numpy as np
 from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
 
-from .mistakes import check_draws, check_function
+from .mistakes import check_draws, check_function, check_parameters
 from .transform import Parameter, SampleTransform
 
 OutputRule = Callable[..., Any]
@@ -98,6 +98,8 @@ class AuthoredTransform(SampleTransform):
     def __init__(self, author: Author, parameters: Mapping[str, Parameter]) -> None:
         # Once more: functions that it calls may have been defined further down.
         check_draws(_plain(author.py))
+        arrays = [name for name, value in parameters.items() if isinstance(value, np.ndarray)]
+        check_parameters(_plain(author.py), arrays)
         self._author = author
         self._parameters = dict(parameters)
         self.function = author.py

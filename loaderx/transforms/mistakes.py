@@ -69,13 +69,25 @@ def advice(function: Any) -> str:
     )
 
 
-def _rebound(function: types.FunctionType, names: list[str]) -> Iterator[str]:
-    """Yield which of these names are assigned to, other than by `*=` and its like."""
+def check_parameters(function: types.FunctionType, arrays: list[str]) -> None:
+    """Refuse a function that changes a parameter that is an array by `*=` and its like, which Numba cannot explain."""
+    names = set(_rebound(function, arrays, in_place=True)) - set(_rebound(function, arrays))
+    for name in names:
+        raise ArgumentError(
+            f"transform {function.__name__!r} changes its parameter `{name}`, an array that the next sample reads too. "
+            f"Copy it: `own = {name}.copy()`."
+        )
+
+
+def _rebound(
+    function: types.FunctionType, names: list[str], *, in_place: bool = False
+) -> Iterator[str]:
+    """Yield which of these names are assigned to, other than by `*=` and its like, or by these."""
     before: Any = None
     for instruction in dis.get_instructions(function):
         stores = instruction.opname.startswith(("STORE_FAST", "STORE_DEREF"))
-        in_place = before is not None and before.opname == "BINARY_OP" and "=" in before.argrepr
-        if stores and not in_place:
+        by_these = before is not None and before.opname == "BINARY_OP" and "=" in before.argrepr
+        if stores and by_these == in_place:
             several = instruction.argval
             several = several if isinstance(several, tuple) else (several,)
             # STORE_FAST_LOAD_FAST stores the first of two.

@@ -167,6 +167,11 @@ def test_a_pipeline_shows_its_ops():
     )
 
 
+def test_what_is_no_truth_is_no_batch():
+    with pytest.raises(lx.ArgumentError, match=r"`batch` \(='yes'\) must be True, False or None"):
+        lx.pipeline([draw])(np.zeros((2, 2)), batch="yes")
+
+
 @pytest.mark.parametrize("samples", [np.zeros((0, 3)), 3.0, []])
 def test_no_samples_are_refused(samples):
     with pytest.raises(lx.ArgumentError, match="`samples`"):

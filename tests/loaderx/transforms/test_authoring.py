@@ -398,7 +398,7 @@ def test_memory_that_was_never_written_is_noticed():
         x[0] = flat[0]
 
     with pytest.raises(
-        lx.TransformError, match=r"read-only|two results|parameter cannot be written"
+        lx.TransformError, match=r"read-only|two results|parameter or a global cannot be written"
     ):
         run(accumulates(w=np.zeros((2, 2))))
 
@@ -409,8 +409,19 @@ def test_an_array_parameter_cannot_be_written():
         w[0] += 1
         x[0] = w[0]
 
-    with pytest.raises(lx.TransformError, match=r"(?s)'counts'.*parameter cannot be written.*Copy"):
+    with pytest.raises(
+        lx.TransformError, match=r"(?s)'counts'.*parameter or a global cannot be written.*Copy"
+    ):
         run(counts(w=[0.0, 0.0]))
+
+    @lx.transform
+    def doubles(x, w):
+        w *= 2
+        x[0] = w[0]
+
+    with refused("'doubles' changes its parameter `w`", r"`own = w\.copy\(\)`"):
+        doubles(w=[1.0, 2.0])
+    assert repr(doubles(w=1.0)) == "doubles(w=1.0)"
 
     @lx.transform
     def counts_in_a_copy(x, w):
