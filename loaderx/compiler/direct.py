@@ -11,6 +11,7 @@ and what may be channels first is refused. All other chains take several samples
 does, and `batch=False` say it for any chain and any shape.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,12 +81,15 @@ class DirectPipeline:
         # Never the caller's own array.
         return rows.copy() if np.may_share_memory(rows, given) else rows
 
+    @functools.cached_property
+    def _stated(self) -> tuple[int, ...] | None:
+        return stated_channels(self._transforms)
+
     def _is_batch(self, samples: NDArray[Any]) -> bool:
         """Whether the first axis counts samples."""
-        stated = stated_channels(self._transforms)
-        if stated is None or samples.ndim not in (2, 3):
+        if samples.ndim not in (2, 3) or self._stated is None:
             return True
-        channels = (*USUAL, *stated)
+        channels = (*USUAL, *self._stated)
         if samples.ndim == 2 or samples.shape[2] in channels:
             return False
         if samples.shape[0] in channels[1:]:

@@ -103,11 +103,11 @@ class Driver:
             scratch = self._scratch.memory = aligned(self._text.scratch)
             # Loops over whole blocks pass the end of a sample: in plain Python NumPy would warn of what lies there.
             scratch.fill(0)
-        progress = np.array([0, 0, checking])
+        progress = np.zeros(3, np.int64)
+        progress[2] = checking
         lengths = located.lengths
         if lengths is None:
-            count = len(positions) if self._text.takes_lengths else 0
-            lengths = np.full(count, np.iinfo(np.int64).max)
+            lengths = np.full(len(positions), sys.maxsize) if self._text.takes_lengths else NONE
         try:
             self._drive(
                 positions, located.addresses, lengths, located.fetcher, located.worker, scratch,
@@ -156,6 +156,7 @@ class Driver:
         return drive
 
 
+NONE = np.empty(0, np.int64)
 jit = numba.njit(nogil=True, error_model="numpy")
 # Into the driver, where the shapes are known.
 jit_op = numba.njit(nogil=True, error_model="numpy", forceinline=True)
