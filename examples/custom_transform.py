@@ -48,7 +48,7 @@ def histogram(x, out, bins):
 
 @lx.transform
 def off_by_one(x):
-    """A mistake to find: compiled code reads behind the sample, and nobody notices."""
+    """A mistake to find: making a loader refuses it, and plain Python shows the line."""
     for i in range(x.shape[0]):
         x[i, 0, 0] += x[i + 1, 0, 0]
 

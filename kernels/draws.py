@@ -35,6 +35,12 @@ def _ziggurat() -> tuple[Any, Any]:
 
 
 EDGES, RATIOS = _ziggurat()
+# What `rng` has, for messages.
+METHODS = (
+    *("random()", "uniform(low, high)", "integers(low, high)", "normal(loc, scale)"),
+    *("standard_normal()", "exponential(scale)", "standard_exponential()", "standard_gamma(shape)"),
+    *("beta(a, b)", "choice(a)", "permutation(x)", "shuffle(x)"),
+)
 
 
 class Draws:
@@ -83,6 +89,18 @@ class Draws:
     def beta(self, a: float, b: float) -> np.float64:
         """Beta with parameters a and b."""
         return np.float64(beta(self, a, b))
+
+    def choice(self, a: Any) -> Any:
+        """One of the entries of `a` along its first axis, or an integer in [0, a)."""
+        return self.integers(a) if np.ndim(a) == 0 else choice(self, np.asarray(a))
+
+    def permutation(self, x: Any) -> Any:
+        """The entries of `x` along its first axis in another order, or the integers in [0, x)."""
+        return permutation(self, np.arange(x) if np.ndim(x) == 0 else np.array(x))
+
+    def shuffle(self, x: Any) -> None:
+        """Reorder the entries of `x` along its first axis, in place."""
+        (shuffle if np.ndim(x) == 1 else shuffle_rows)(self, x)
 
 
 class DrawsType(types.Type):
@@ -276,6 +294,41 @@ def beta(rng: Any, a: Any, b: Any) -> Any:
     return first / (first + standard_gamma(rng, b))
 
 
+@jitable
+def choice(rng: Any, a: Any) -> Any:
+    """One of the entries of an array along its first axis."""
+    if len(a) == 0:
+        raise ValueError("rng.choice: a must not be empty")
+    return a[below(rng, len(a))]
+
+
+@jitable
+def shuffle(rng: Any, x: Any) -> None:
+    """Reorder numbers in place (Fisher and Yates)."""
+    for last in range(len(x) - 1, 0, -1):
+        other = below(rng, last + 1)
+        entry = x[last]
+        x[last] = x[other]
+        x[other] = entry
+
+
+@jitable
+def shuffle_rows(rng: Any, x: Any) -> None:
+    """Reorder arrays in place, by the same exchanges."""
+    for last in range(len(x) - 1, 0, -1):
+        other = below(rng, last + 1)
+        entry = x[last].copy()
+        x[last] = x[other]
+        x[other] = entry
+
+
+@jitable
+def permutation(rng: Any, copied: Any) -> Any:
+    """Reorder an array that nobody else has, and return it."""
+    rng.shuffle(copied)
+    return copied
+
+
 # Numba compares names and annotations with those of the lambda, so there are none.
 @overload_method(DrawsType, "random")
 def _random(rng):
@@ -320,3 +373,24 @@ def _standard_gamma(rng, shape):
 @overload_method(DrawsType, "beta")
 def _beta(rng, a, b):
     return lambda rng, a, b: beta(rng, a, b)
+
+
+@overload_method(DrawsType, "choice")
+def _choice(rng, a):
+    if isinstance(a, types.Integer):
+        return lambda rng, a: integers(rng, a, None)
+    return lambda rng, a: choice(rng, a)
+
+
+@overload_method(DrawsType, "permutation")
+def _permutation(rng, x):
+    if isinstance(x, types.Integer):
+        return lambda rng, x: permutation(rng, np.arange(x))
+    return lambda rng, x: permutation(rng, x.copy())
+
+
+@overload_method(DrawsType, "shuffle")
+def _shuffle(rng, x):
+    if x.ndim == 1:
+        return lambda rng, x: shuffle(rng, x)
+    return lambda rng, x: shuffle_rows(rng, x)

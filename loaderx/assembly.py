@@ -19,7 +19,7 @@ from .order import Order, Span
 from .ranges import Range, Ranges
 from .sources import LocatedSource, Source
 from .sources.located import Located, located_in
-from .sources.source import store
+from .sources.source import specs_of, store
 from .spec import Spec
 from .straight import Straight
 
@@ -187,7 +187,12 @@ class Assembly:
         for offset, (field, column) in enumerate(zip(group.fields, group.columns, strict=True)):
             if field.chain is not None:
                 samples = targets[column]
-                self._run(first + offset, 0, start, stop, located_in(samples), samples)
+                beside = [own.origin for own in group.fields]
+                length = field.chain.length
+                lengths = None
+                if length in beside:
+                    lengths = targets[group.columns[beside.index(length)]].astype(np.int64)
+                self._run(first + offset, 0, start, stop, located_in(samples, lengths), samples)
 
     def _run(
         self,
@@ -210,6 +215,8 @@ class Assembly:
         spec = chain.phases[phase].output
         target = out if out.dtype == spec.dtype else np.empty(out.shape, spec.dtype)
         own = self._numbers(start, stop)
+        if chain.length is not None and located.lengths is None:
+            located.lengths = self._pipeline.lengths(chain.length, self.rows[own])
         chain.run(phase, start, self.span.position, self._positions[own], located, samples, target)
         if target is not out:
             store(target, self.rows[own], out)
@@ -290,6 +297,19 @@ class Pipeline:
             self.pool(field.spec, blocks) for field, blocks in zip(self.fields, own, strict=True)
         ]
         self.halfway_pools = [self.pool(spec, ((0, size),)) for spec in self.halfway_specs]
+
+    def lengths(self, origin: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How much of these rows is data, as a field of the data set says."""
+        group, column = next(
+            (group, column)
+            for group in self.groups
+            for field, column in zip(group.fields, group.columns, strict=True)
+            if field.origin == origin
+        )
+        specs = specs_of(group.source.spec)
+        read = [np.empty((len(rows), *spec.shape), spec.dtype) for spec in specs]
+        group.source.read(rows, read)
+        return read[column].astype(np.int64)
 
     def pool(self, spec: Spec, blocks: Ranges) -> Pool:
         """Memory for the blocks of one array of every batch."""

@@ -192,7 +192,7 @@ def _unused(op: Any) -> tuple[str, bool]:
     if hasattr(op, "output"):
         return str(op.name), True
     kind = type(op).__name__
-    return str(getattr(op, "__name__", kind)), kind == "Author"
+    return str(getattr(op, "__name__", kind)), kind in ("Author", "Channels")
 
 
 def stats_of(loader: "DataLoader") -> "Stats | None":

@@ -19,7 +19,7 @@ class Written:
     def __repr__(self) -> str:
         given, named = self._written
         shown = [*map(repr, given), *(f"{name}={value!r}" for name, value in named.items())]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{getattr(self, 'name', type(self).__name__)}({', '.join(shown)})"
 
 
 def _kept(value: Any) -> Any:

@@ -3,7 +3,10 @@
 import functools
 import inspect
 import os
+import sys
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +18,14 @@ from loaderx.kernels.draws import Draws
 from loaderx.kernels.random import fold
 from loaderx.sources.located import Located, located_in
 from loaderx.spec import Spec
+from loaderx.transforms.combinators import leaves
 from loaderx.transforms.mix import Mixer, MixTransform
-from loaderx.transforms.transform import MapTransform, ScaleTransform, WindowTransform
+from loaderx.transforms.transform import (
+    MapTransform,
+    SampleTransform,
+    ScaleTransform,
+    WindowTransform,
+)
 
 from .draft import Step
 from .driver import Driver
@@ -26,6 +35,12 @@ Array = NDArray[Any]
 Positions = NDArray[np.int64]
 # Kinds of ops that stay compiled in debug mode: chains of them are one pass.
 COMPILED = (WindowTransform, MapTransform, ScaleTransform)
+# The first row of the data is taken through a user's code with every index checked, at up to so many positions: an
+# index may depend on draws. Before each run `out` holds one of these bytes everywhere, and afterwards none of them.
+POSITIONS_CHECKED = 8
+# What takes longer is not tried at more positions.
+CHECKING_SECONDS = 0.25
+MARKS = (0x55, 0xAA)
 
 
 @dataclass(frozen=True)
@@ -55,17 +70,54 @@ class CompiledSegment:
     def __init__(self, steps: Sequence[Step], spec: Spec) -> None:
         self.driver = Driver(steps, spec)
         self.output = self.driver.output
+        # Code of users in it.
+        self.authored: list[SampleTransform] = []
+        for step in steps:
+            found = [op for op, _ in leaves(step.transform, spec)]
+            self.authored += [op for op in found if isinstance(op, SampleTransform) and op.checked]
+            spec = step.transform.output(spec)
 
     def run(
         self, positions: Positions, located: Located, samples: Array | None, out: Array
     ) -> None:
         self.driver.run(positions, located, out)
 
+    def check(self, sample: Array) -> None:
+        """Refuse code of a user that leaves its arrays, or leaves a part of `out` as it was, at this sample."""
+        located = located_in(sample[None])
+        marked = [np.empty((1, *self.output.shape), self.output.dtype) for _ in MARKS]
+        began = time.perf_counter()
+        for position in range(POSITIONS_CHECKED):
+            if time.perf_counter() - began > CHECKING_SECONDS:
+                return
+            for mark, out in zip(MARKS, marked, strict=True):
+                try:
+                    self.driver.run(np.array([position]), located, out, checking=mark)
+                except IndexError as error:
+                    names = " or ".join(dict.fromkeys(repr(op.name) for op in self.authored))
+                    raise TransformError(
+                        f"transform {names} reads or writes outside of an array ({error}), at the first row of the "
+                        f"data, {Spec(sample.shape, sample.dtype)}. Call it on one sample with "
+                        "`.py(sample, np.random.default_rng(0), ...)` to see the line."
+                    ) from error
+                except Exception:  # noqa: BLE001 - what a user's code raises belongs to the step it is raised at
+                    return
+            if marked[0].tobytes() != marked[1].tobytes():
+                fill = [op for op in self.authored if not op.in_place]
+                names = " or ".join(dict.fromkeys(repr(op.name) for op in fill or self.authored))
+                raise TransformError(
+                    f"transform {names} leaves a part of `out` unwritten at the first row of the data; what was in "
+                    "memory before would be delivered. Write every element of `out`."
+                    if fill
+                    else f"transform {names} gave two results for the same sample and the same draws. Whatever it "
+                    "reads must be its arguments, or written before, as np.zeros is and np.empty is not."
+                )
+
 
 class PythonSegment:
     """One function called per sample under the GIL: a user's callable, or any op in debug mode."""
 
-    def __init__(self, name: str, call: Callable[[Array, int], Any], output: Spec) -> None:
+    def __init__(self, name: str, call: Callable[[Array, int, int], Any], output: Spec) -> None:
         self.name = name
         self._call = call
         self.output = output
@@ -74,9 +126,11 @@ class PythonSegment:
         self, positions: Positions, located: Located, samples: Array | None, out: Array
     ) -> None:
         assert samples is not None
+        lengths = located.lengths
         for place, sample in enumerate(samples):
+            length = sys.maxsize if lengths is None else int(lengths[place])
             try:
-                result = np.asarray(self._call(np.array(sample), int(positions[place])))
+                result = np.asarray(self._call(np.array(sample), int(positions[place]), length))
             except Exception as error:
                 annotate(error, "in transform", f"{self.name!r}, at sample {place} of these")
                 raise
@@ -111,6 +165,11 @@ class Chain:
         self.phases: list[Phase] = [Phase(None, np.uint64(0), [], spec)]
         self.steps: list[Step | PythonStep | MixStep] = []
         self.first_sample = first_sample
+        # Numbers of channels that images may have besides the usual ones.
+        self.channels: tuple[int, ...] = ()
+        # The field that says how much of a sample is data, and how much of it is left at most.
+        self.length: str | None = None
+        self.most = spec.shape[0] if spec.shape else sys.maxsize
         self._waiting: list[Step] = []
         self._start = spec
         self._debug = os.environ.get("LOADERX_DEBUG") == "1"
@@ -142,7 +201,14 @@ class Chain:
         """Turn the ops that wait for it into compiled code."""
         if self._waiting:
             steps, self._waiting = self._waiting, []
-            self._append(CompiledSegment(steps, self._start))
+            segment = CompiledSegment(steps, self._start)
+            sample = None
+            if segment.authored:
+                with suppress(Exception):  # a row that cannot be read is reported at its step
+                    sample = self._sample_so_far(self._start)
+            if sample is not None:
+                segment.check(sample)
+            self._append(segment)
 
     def _append(self, segment: "CompiledSegment | PythonSegment") -> None:
         self.compile()
@@ -177,13 +243,13 @@ class Chain:
             whole, flat = samples.reshape(len(samples), -1), target.reshape(count, -1)
             partners = partners_of(place, count, len(samples), current.key, batch)
             current.mixer(place, positions, partners, current.key, whole, flat)
-            samples, located = target, located_in(target)
+            samples, located = target, located_in(target, located.lengths)
         for segment in current.segments:
             last = segment is current.segments[-1]
             spec = segment.output
             target = out if last else np.empty((count, *spec.shape), spec.dtype)
             segment.run(positions, located, samples, target)
-            samples, located = target, located_in(target)
+            samples, located = target, located_in(target, located.lengths)
 
     def partner_step(self, phase: int, size: int, batch: int) -> int:
         """How many places further the samples stand that a phase mixes in, in a batch of `size`."""
@@ -215,7 +281,7 @@ class Chain:
     def _python(self, step: PythonStep, spec: Spec) -> PythonSegment:
         takes_rng = _takes_rng(step.function)
 
-        def call(x: Array, position: int) -> Any:
+        def call(x: Array, position: int, _: int = 0) -> Any:
             return (
                 step.function(x, draws(step.key, position, ())) if takes_rng else step.function(x)
             )
@@ -232,7 +298,7 @@ class Chain:
         """The first row of the data, taken through the ops so far; zeros behind an op that mixes samples."""
         if len(self.phases) > 1:
             return np.zeros(spec.shape, spec.dtype)
-        rows = np.ascontiguousarray(np.asarray(self.first_sample())[None])
+        rows = np.ascontiguousarray(np.asarray(self.first_sample(), self.input.dtype)[None])
         nothing = np.zeros(1, np.int64)
         for segment in self.phases[0].segments:
             out = np.empty((1, *segment.output.shape), segment.output.dtype)
@@ -242,12 +308,14 @@ class Chain:
         return sample
 
 
-def _interpret(call: Call, x: Array, position: int) -> Array:
-    return call(x, position, ())
+def _interpret(call: Call, x: Array, position: int, length: int) -> Array:
+    return call(x, position, length, ())
 
 
 def name_of(function: Callable[..., Any]) -> str:
     """How messages call a plain callable."""
+    if isinstance(function, functools.partial):
+        return name_of(function.func)
     return getattr(function, "__name__", type(function).__name__)
 
 

@@ -15,11 +15,15 @@ HALVES = ("float16", "bfloat16")
 
 @dataclass(frozen=True)
 class Step:
-    """One op of a chain, with the key of its draws; a field that `follows` an image is sampled, never mixed."""
+    """One op of a chain, with the key of its draws; a field that `follows` an image is sampled, never mixed.
+
+    At `most` so many entries of its samples along their first axis are data, and not padding.
+    """
 
     transform: Transform
     key: int
     follows: bool = False
+    most: int = 0
 
 
 @dataclass
@@ -28,10 +32,13 @@ class Draft:
 
     lines: list[str] = field(default_factory=list)
     functions: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    # Names of those that are compiled with a check of every index.
+    checked: set[str] = field(default_factory=set)
     arguments: list[Any] = field(default_factory=list)
     keys: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     scratch: int = 0
+    takes_lengths: bool = False
     # The loops of policies that are being written, by the names of their counters.
     turns: list[str] = field(default_factory=list)
     _depth: int = 2
@@ -56,12 +63,16 @@ class Draft:
             self.write("pass")
         self._depth -= 1
 
-    def function(self, function: Callable[..., Any]) -> str:
+    def function(self, function: Callable[..., Any], *, checked: bool = False) -> str:
         for name, known in self.functions.items():
-            if known is function:
+            if known is function and (name in self.checked) == checked:
                 return name
-        name = f"{getattr(function, '__name__', 'op').strip('<>')}_{len(self.functions)}"
+        name = getattr(function, "__name__", "op")
+        # A name that a user gave may be no name in a program.
+        name = f"{name if name.isidentifier() else 'op'}_{len(self.functions)}"
         self.functions[name] = function
+        if checked:
+            self.checked.add(name)
         return name
 
     def argument(self, value: Any) -> str:

@@ -27,7 +27,7 @@ from loaderx.kernels import pixels, windows
 from loaderx.kernels.calls import fetch
 from loaderx.kernels.code_cache import CodeCache
 from loaderx.kernels.compilation import source_hash
-from loaderx.kernels.draws import start_draws
+from loaderx.kernels.draws import METHODS, start_draws
 from loaderx.kernels.memory import copy_bytes, pointer
 from loaderx.kernels.random import fold
 from loaderx.sources.located import Located
@@ -40,9 +40,7 @@ from .outline import draft
 from .renewal import renewed
 
 logger = logging.getLogger("loaderx")
-HEADER = (
-    "def drive(positions, addresses, fetcher, worker, scratch, keys, progress, {arguments}out):\n"
-)
+HEADER = "def drive(positions, addresses, lengths, fetcher, worker, scratch, keys, progress, {arguments}out):\n"
 BEGIN = """\
     target = out.ctypes.data
     space = scratch.ctypes.data
@@ -97,17 +95,25 @@ class Driver:
         located: Located,
         out: NDArray[Any],
         keys: NDArray[np.uint64] | None = None,
+        checking: int = 0,
     ) -> None:
-        """Take located samples through the chain into `out`, with the keys of its ops or others."""
+        """Take located samples through the chain into `out`, with the keys of its ops or others.
+
+        With `checking` every index of a user's code is checked, and what it fills holds these bytes before.
+        """
         scratch = getattr(self._scratch, "memory", None)
         if scratch is None:
             scratch = self._scratch.memory = aligned(self._text.scratch)
             # Loops over whole blocks pass the end of a sample: in plain Python NumPy would warn of what lies there.
             scratch.fill(0)
-        progress = np.zeros(2, np.int64)
+        progress = np.zeros(3, np.int64)
+        progress[2] = checking
+        lengths = located.lengths
+        if lengths is None:
+            lengths = np.full(len(positions), sys.maxsize) if self._text.takes_lengths else NONE
         try:
             self._drive(
-                positions, located.addresses, located.fetcher, located.worker, scratch,
+                positions, located.addresses, lengths, located.fetcher, located.worker, scratch,
                 self._keys if keys is None else keys, progress,
                 *self._text.arguments, out.reshape(-1).view(np.uint8),
             )  # fmt: skip
@@ -129,8 +135,11 @@ class Driver:
         def fill() -> None:
             for known, function in text.functions.items():
                 # Compiled anew for every driver: a global it reads may have another value by now.
-                anew = renewed(function)
-                vars(module)[known] = jit_op(anew) if isinstance(anew, types.FunctionType) else anew
+                checked = known in text.checked
+                anew = renewed(function, **CHECKED) if checked else renewed(function)
+                jit_function = jit_checked if checked else jit_op
+                compiled = isinstance(anew, types.FunctionType)
+                vars(module)[known] = jit_function(anew) if compiled else anew
 
         if numba.config.DISABLE_JIT:
             fill()
@@ -159,11 +168,14 @@ class Driver:
         return drive
 
 
+NONE = np.empty(0, np.int64)
 jit = numba.njit(nogil=True, error_model="numpy")
 # Into the driver, where the shapes are known.
 jit_op = numba.njit(nogil=True, error_model="numpy", forceinline=True)
+CHECKED = {"boundscheck": True}
+jit_checked = numba.njit(nogil=True, error_model="numpy", **CHECKED)
 FIRST = (
-    *(numba.int64[::1], numba.int64[::1], numba.int64, numba.int64),
+    *(numba.int64[::1], numba.int64[::1], numba.int64[::1], numba.int64, numba.int64),
     *(numba.uint8[::1], numba.uint64[::1], numba.int64[::1]),
 )
 
@@ -210,7 +222,7 @@ def explain(error: Exception, text: Draft, path: str, source: str) -> str:
     functions = {
         name: function
         for name, function in text.functions.items()
-        if isinstance(function, types.FunctionType)
+        if isinstance(function, types.FunctionType) and name not in text.checked
     }
     guilty = (
         [f for name, f in functions.items() if any(f"{name}(" in call for call in calls)]
@@ -230,6 +242,17 @@ def explain(error: Exception, text: Draft, path: str, source: str) -> str:
         reason.append(
             "What a transform calls must be compiled too: decorate it with `@numba.njit`."
         )
+    elif re.search(r"Untyped global name|of type Module\((?!<module '(numpy|math))", message):
+        reason.append(
+            "Numba knows Python, math and NumPy. A function that needs another library goes into `transforms` as it "
+            "is, undecorated, and runs in Python."
+        )
+    if "readonly array" in message:
+        reason.append(
+            "An array that is a parameter or a global cannot be written: others read it. Copy it."
+        )
+    if "DrawsType" in message or " of type Draws" in message:
+        reason.append(f"In compiled code `rng` has {', '.join(METHODS)}.")
     return (
         f"Numba cannot compile the transform {names}:\n  " + "\n  ".join(reason) + "\n"
         "Call it on one sample with `.py(sample, np.random.default_rng(0), ...)` to see it run in plain Python."

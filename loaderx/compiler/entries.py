@@ -1,7 +1,6 @@
 """What a user writes as `transforms` -> a chain of ops per field."""
 
 import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,8 +11,14 @@ from loaderx.kernels.random import DRAWS
 from loaderx.shuffle import derive, number_of
 from loaderx.spec import Spec
 from loaderx.transforms.authoring import Author
+from loaderx.transforms.channels import Channels, check_channels
+from loaderx.transforms.combinators import leaves
+from loaderx.transforms.image import ImageTransform
+from loaderx.transforms.lengths import AtMost, is_length
+from loaderx.transforms.mistakes import advice
 from loaderx.transforms.mix import CutMix, MixTransform
 from loaderx.transforms.points import (
+    NUMBERS,
     VALID,
     ClosePoints,
     OpenPoints,
@@ -22,9 +27,10 @@ from loaderx.transforms.points import (
     is_points,
 )
 from loaderx.transforms.spatial import Resize
-from loaderx.transforms.transform import Transform
+from loaderx.transforms.transform import SampleTransform, Transform
 from loaderx.transforms.views import Views
 
+from .cautions import caution, warn
 from .chain import Chain, MixStep, PythonStep, name_of
 from .draft import Step
 
@@ -51,6 +57,8 @@ class Book:
         # Boxes and keypoints that follow an image at present, each with a second chain for their validity.
         self._following: set[str] = set()
         self._replaced: set[str] = set()
+        # Kinds of ops that were warned of: once per loader.
+        self._warned: set[type] = set()
 
     def add_entry(self, names: tuple[str, ...], ops: Sequence[Any]) -> None:
         """The ops of one or more fields."""
@@ -122,21 +130,41 @@ class Book:
         chain = self._begin(new, before.origin)
         for step in before.steps:
             chain.add(step)
+        chain.channels, chain.length, chain.most = before.channels, before.length, before.most
 
     def _add(self, op: Any, key: int, names: tuple[str, ...]) -> None:
         members = [self._chains[name] for name in names]
+        lengths = [
+            number > 0 and is_length(chain.origin, chain.output)
+            for number, chain in enumerate(members)
+        ]
+        length = next((c.origin for c, found in zip(members, lengths, strict=True) if found), None)
+        if isinstance(op, Channels):
+            for chain in members:
+                chain.channels += op.numbers
+            return
         spatial = isinstance(op, CutMix) or (isinstance(op, Transform) and op.spatial)
-        if spatial and members[0].channels_first:
+        on_images = spatial or (isinstance(op, Transform) and op.takes_images)
+        if on_images and members[0].channels_first:
             raise ArgumentError(
                 f"{op.name} takes images of (height, width, channels), and an op before it put the channels first; "
                 "put it before that one."
             )
         points = [number > 0 and is_points(chain.origin) for number, chain in enumerate(members)]
         if spatial and not isinstance(op, CutMix):
-            _check_sizes(op, [c for c, p in zip(members, points, strict=True) if not p])
+            others = zip(members, points, lengths, strict=True)
+            _check_sizes(op, [chain for chain, *other in others if not any(other)])
         image = members[0].output
+        if isinstance(op, CutMix):
+            check_channels(image, op.name, members[0].channels)
         for number, (name, chain) in enumerate(zip(names, members, strict=True)):
-            if isinstance(op, MixTransform):
+            if lengths[number] and not isinstance(op, MixTransform):
+                # The fields before it have gone through the op.
+                left = members[0].output.shape
+                if left and left[0] < min(chain.most, members[0].input.shape[0]):
+                    chain.add(Step(AtMost(left[0]), 0))
+                    chain.most = left[0]
+            elif isinstance(op, MixTransform):
                 if points[number]:
                     raise ArgumentError(f"{op.name} cannot mix boxes or keypoints ({name!r}).")
                 chain.add(MixStep(op, key, image))
@@ -152,15 +180,36 @@ class Book:
                 self._stop_following(name)
                 # Behind the image, whole numbers are labels of pixels: never mixed.
                 follows = number > 0 and chain.output.dtype.kind in "iub"
-                chain.add(Step(op.for_labels() if follows else op, key, follows))
+                own = op.for_labels() if follows else op
+                if length is not None:
+                    own = own.for_length()
+                    chain.length = length
+                self._examine(own, chain)
+                chain.add(Step(own, key, follows, chain.most))
+            if chain.output.shape:
+                chain.most = min(chain.most, chain.output.shape[0])
         if not isinstance(op, Transform):
-            # In the line of the user's that made the loader, or called the pipeline.
-            warnings.warn(
+            warn(
                 f"{name_of(op)!r} is a plain Python function: it runs once per sample under the GIL, some 100 times "
-                "slower than compiled code. Decorate it with `@loaderx.transform` to have it compiled. If it calls "
-                "Pillow, SciPy or their like, which cannot be compiled, use an op of `loaderx.transforms` instead.",
-                stacklevel=7,
+                f"slower than compiled code. {advice(op)}"
             )
+
+    def _examine(self, op: Transform, chain: Chain) -> None:
+        """Refuse what is not an image, and warn of values on another scale."""
+        for own, spec in leaves(op, chain.output):
+            if isinstance(own, SampleTransform) and own.takes_length and chain.length is None:
+                raise ArgumentError(
+                    f"transform {own.name!r} takes the length of a sample: name the field that has it behind the "
+                    'others of the entry, {("data", "length"): [...]}; the last word of its name is "length".'
+                )
+            if own.takes_images:
+                check_channels(spec, own.name, chain.channels)
+            own.output(spec)  # what it cannot take at all is an error, and worth no warning
+            kind = ImageTransform if isinstance(own, ImageTransform) else type(own)
+            found = None if kind in self._warned else caution(own, spec, chain)
+            if found is not None:
+                self._warned.add(kind)
+                warn(found)
 
     def _follow(self, name: str) -> None:
         """Let a field of points follow an image from here on."""
@@ -193,7 +242,8 @@ def _check_sizes(op: Transform, images: Sequence[Chain]) -> None:
     sizes = {chain.origin: chain.output.shape[:2] for chain in images}
     if len(set(sizes.values())) > 1:
         raise ArgumentError(
-            f"{op.name}: fields that move together must have the same height and width, got {sizes}."
+            f"{op.name}: fields that move together must have the same height and width, got {sizes}. Boxes and "
+            f"keypoints are known by the last word of their names: {', '.join(NUMBERS)}."
         )
 
 
@@ -205,7 +255,7 @@ def as_op(op: Any) -> Any:
         raise ArgumentError(f"{type(op).__name__} must be the last of its list of transforms.")
     # A class, or what looks like one to its users: Resize.
     makes_op = inspect.isclass(op) or (op is Resize)
-    if isinstance(op, Transform) or (callable(op) and not makes_op):
+    if isinstance(op, Transform | Channels) or (callable(op) and not makes_op):
         return op
     hint = f" Give it its parameters: {op.__name__}(...)." if makes_op else ""
     raise ArgumentError(

@@ -24,8 +24,8 @@ from .driver import Driver
 from .passes import branch_steps
 
 Array = NDArray[Any]
-# (sample, position, turns of the policies around) -> sample
-Call = Callable[[Array, int, tuple[int, ...]], Array]
+# (sample, position, how much of it is data, turns of the policies around) -> sample
+Call = Callable[[Array, int, int, tuple[int, ...]], Array]
 
 
 def interpreted(step: Step, spec: Spec) -> Call:
@@ -63,24 +63,24 @@ def _in_sequence(steps: list[Step], spec: Spec) -> Call:
         calls.append(interpreted(step, spec))
         spec = step.transform.output(spec)
 
-    def call(x: Array, position: int, turns: tuple[int, ...]) -> Array:
+    def call(x: Array, position: int, length: int, turns: tuple[int, ...]) -> Array:
         for each in calls:
-            x = each(x, position, turns)
+            x = each(x, position, length, turns)
         return x
 
     return call
 
 
 def _chosen(step: Step, op: Branching, branches: list[Call], spec: Spec) -> Call:
-    def call(x: Array, position: int, turns: tuple[int, ...]) -> Array:
+    def call(x: Array, position: int, length: int, turns: tuple[int, ...]) -> Array:
         rng = draws(step.key, position, turns)
         if isinstance(op, Rounds):
             for turn in range(op.number):
-                x = branches[pick(rng, op.shares)](x, position, (*turns, turn))
+                x = branches[pick(rng, op.shares)](x, position, length, (*turns, turn))
             return x
         if not isinstance(op, Blend):
             chosen = branches[int(pick(rng, op.shares))]
-            return chosen(x, position, turns)
+            return chosen(x, position, length, turns)
         shares = np.empty(op.width + 1, np.float32)
         total = np.empty(spec.size, np.float32)
         blending.draw_shares(rng, op.alpha, shares)
@@ -88,7 +88,7 @@ def _chosen(step: Step, op: Branching, branches: list[Call], spec: Spec) -> Call
         for chain in range(op.width):
             made = x.copy()
             for turn in range(rng.integers(op.depth[0], op.depth[1] + 1)):
-                made = branches[pick(rng, op.shares)](made, position, (*turns, chain, turn))
+                made = branches[pick(rng, op.shares)](made, position, length, (*turns, chain, turn))
             blending.add_share(made.reshape(-1), shares, chain + 1, total)
         result = np.empty_like(x)
         store_values(total, result.reshape(-1))
@@ -105,10 +105,12 @@ def _called(step: Step, op: SampleTransform, spec: Spec) -> Call:
         for value in op.parameters(spec).values()
     ]
 
-    def call(x: Array, position: int, turns: tuple[int, ...]) -> Array:
+    def call(x: Array, position: int, length: int, turns: tuple[int, ...]) -> Array:
         x = np.atleast_1d(x)
         out = x if op.in_place else np.empty(output.shape or (1,), output.dtype)
         given: list[Any] = [x] if op.in_place else [x, out]
+        if op.takes_length:
+            given.append(min(length, step.most, spec.shape[0]))
         given += [draws(step.key, position, turns)] if op.takes_rng else []
         # Zeros: loops over whole blocks pass the end of a sample, and NumPy would warn of what lies there.
         spaces = [np.zeros(space.shape, space.dtype) for space in op.workspaces(spec)]
@@ -121,7 +123,7 @@ def _called(step: Step, op: SampleTransform, spec: Spec) -> Call:
 def _moved(step: Step, op: PointsTransform) -> Call:
     sizes = (*image_shape(op.image, op.name)[:2], *image_shape(op.result, op.name)[:2])
 
-    def call(x: Array, position: int, turns: tuple[int, ...]) -> Array:
+    def call(x: Array, position: int, _: int, turns: tuple[int, ...]) -> Array:
         mover = op.op
         found = mover.function(draws(step.key, position, turns), *sizes, *mover.parameters())
         if isinstance(mover, MapTransform):
@@ -139,7 +141,7 @@ def _moved(step: Step, op: PointsTransform) -> Call:
 def _driven(step: Step, spec: Spec) -> Call:
     driver = Driver([step], spec)
 
-    def call(x: Array, position: int, turns: tuple[int, ...]) -> Array:
+    def call(x: Array, position: int, _: int, turns: tuple[int, ...]) -> Array:
         rows = np.ascontiguousarray(x)[None]
         out = np.empty((1, *driver.output.shape), driver.output.dtype)
         keys = np.array([_key(step.key, turns)], np.uint64)

@@ -1,7 +1,6 @@
 """One pass over a sample as lines of its driver: a call with views of memory, whose shapes are constants."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,16 +20,44 @@ from .draft import HALVES, Draft, Step
 
 
 def write_call(
-    text: Draft, op: SampleTransform, spec: Spec, arrays: Sequence[str], rng: str
+    text: Draft, step: Step, spec: Spec, address: str, target: str | None, rng: str
 ) -> None:
-    """A call of an op with its arrays, its draws, its parameters and the memory it works in."""
-    given = [*arrays, *([rng] if op.takes_rng else [])]
+    """Write the call of an op at `address`, or from there to `target`.
+
+    Code of a user is there twice: as it is, and with every index checked, into memory of a known content.
+    """
+    op = step.transform
+    assert isinstance(op, SampleTransform)
+    given = [text.array(address, spec.shape, spec.dtype)]
+    result = op.output(spec)
+    if target is not None:
+        given.append(text.array(target, result.shape, result.dtype))
+    if op.takes_length:
+        text.takes_lengths = True
+        given.append(f"min(lengths[i], {min(step.most, spec.shape[0])})")
+    given += [rng] if op.takes_rng else []
     given += [text.argument(value) for value in op.parameters(spec).values()]
     given += [
         text.array(text.space(space.nbytes), space.shape, space.dtype)
         for space in op.workspaces(spec)
     ]
-    text.write(f"{text.function(op.function)}({', '.join(given)})")
+    call = f"({', '.join(given)})"
+    if not op.checked:
+        text.write(f"{text.function(op.function)}{call}")
+        return
+    with text.block("if progress[2] == 0:"):
+        text.write(f"{text.function(op.function)}{call}")
+    with text.block("else:"):
+        if target is not None:
+            memory = text.array(target, (result.nbytes,), "uint8")
+            text.write(f"{text.function(fill_bytes)}({memory}, progress[2])")
+        text.write(f"{text.function(op.function, checked=True)}{call}")
+
+
+def fill_bytes(memory: Any, value: int) -> None:
+    """One byte everywhere."""
+    for k in range(memory.shape[0]):
+        memory[k] = value
 
 
 def write_half(text: Draft, address: str, spec: Spec, target: str, dtype: np.dtype[Any]) -> None:

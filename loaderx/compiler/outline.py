@@ -16,7 +16,6 @@ from loaderx.transforms.combinators import Blend, Branching, Rounds, pick
 from loaderx.transforms.points import PointsTransform
 from loaderx.transforms.transform import (
     MapTransform,
-    SampleTransform,
     ScaleTransform,
     WindowTransform,
 )
@@ -91,8 +90,7 @@ def _write_in_place(text: Draft, step: Step, address: str, spec: Spec) -> None:
     if isinstance(op, Branching):
         _write_branching(text, step, op, rng, address, spec, None)
         return
-    assert isinstance(op, SampleTransform)
-    write_call(text, op, spec, [text.array(address, spec.shape, spec.dtype)], rng)
+    write_call(text, step, spec, address, None, rng)
 
 
 def _write_transfer(
@@ -110,13 +108,7 @@ def _write_transfer(
         text.start_op(group[0])
         write_scale(text, op, address, spec, target, result)
     else:
-        assert isinstance(op, SampleTransform)
-        rng = text.start_op(group[0])
-        arrays = [
-            text.array(address, spec.shape, spec.dtype),
-            text.array(target, result.shape, result.dtype),
-        ]
-        write_call(text, op, spec, arrays, rng)
+        write_call(text, group[0], spec, address, target, text.start_op(group[0]))
 
 
 def _write_branching(

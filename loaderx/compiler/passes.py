@@ -70,7 +70,7 @@ def flattened(steps: Sequence[Step]) -> list[Step]:
 def branch_steps(step: Step, branch: OpSequence, number: int) -> list[Step]:
     """The steps of branch `number` of a step, with keys of their own."""
     return [
-        Step(op, derive(step.key, BRANCH, number, place), step.follows)
+        Step(op, derive(step.key, BRANCH, number, place), step.follows, step.most)
         for place, op in enumerate(branch.ops)
     ]
 

@@ -18,14 +18,15 @@ from .fingerprint import names_in
 from .packages import is_known, is_known_module
 
 
-def renewed(function: Any) -> Any:
-    """The same function, which calls no compiled code of before."""
+def renewed(function: Any, **options: Any) -> Any:
+    """The same function, which calls no compiled code of before; what it calls gets these options of Numba."""
     forget_compiled_extensions()
+    made: dict[Any, Any] = {"options": options}
     if isinstance(function, types.FunctionType):
         copy = _empty_copy(function)
-        _fill(copy, function, {})
+        _fill(copy, function, made)
         return copy
-    return _renew(function, frozenset(), {})
+    return _renew(function, frozenset(), made)
 
 
 def _empty_copy(function: types.FunctionType) -> types.FunctionType:
@@ -63,7 +64,8 @@ def _renew(value: Any, names: frozenset[str], made: dict[Any, Any]) -> Any:
     if isinstance(value, Dispatcher) and not is_known(value):
         if id(value) not in made:
             dispatcher: Any = value
-            renew, copy = _renewing(dispatcher, pipeline_class=dispatcher._compiler.pipeline_class)
+            pipeline = dispatcher._compiler.pipeline_class
+            renew, copy = _renewing(dispatcher, pipeline_class=pipeline, **made["options"])
             made[id(value)] = copy
             renew(made)
             if not dispatcher._can_compile:
@@ -84,5 +86,5 @@ def _renew(value: Any, names: frozenset[str], made: dict[Any, Any]) -> Any:
 def _renewing(dispatcher: Any, **options: Any) -> tuple[Callable[[dict[Any, Any]], None], Any]:
     """Make a copy without globals, and what fills them in: it may call itself, and so must exist before."""
     copy = _empty_copy(dispatcher.py_func)
-    jit = numba.jit(**options, **dispatcher.targetoptions)
+    jit = numba.jit(**{**dispatcher.targetoptions, **options})
     return lambda made: _fill(copy, dispatcher.py_func, made), jit(copy)

@@ -22,6 +22,8 @@ class Located:
     worker: int = 0
     hold: Any = None
     failure: Callable[[int, int], Exception] | None = None
+    # How many entries of each row along its first axis are data and not padding; None is all.
+    lengths: NDArray[np.int64] | None = None
 
     def raise_failure(self, place: int, reason: int) -> None:
         """Raise what the fetcher's number means."""
@@ -29,9 +31,9 @@ class Located:
         raise self.failure(place, reason)
 
 
-def located_in(samples: NDArray[Any]) -> Located:
+def located_in(samples: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Located:
     """Every row of a C-contiguous array."""
-    return Located(addresses_in(samples), hold=samples)
+    return Located(addresses_in(samples), hold=samples, lengths=lengths)
 
 
 def addresses_in(samples: NDArray[Any]) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from .amounts import Choice as Choice
 from .authoring import transform as transform
+from .channels import Channels as Channels
 from .colour import Brightness as Brightness
 from .colour import ChannelDrop as ChannelDrop
 from .colour import ChannelShuffle as ChannelShuffle

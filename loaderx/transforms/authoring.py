@@ -3,6 +3,7 @@
 import dis
 import functools
 import inspect
+import types
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
@@ -11,6 +12,7 @@ import numpy as np
 from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
 
+from .mistakes import check_draws, check_function, check_parameters
 from .pickling import portable, reduced
 from .transform import Parameter, SampleTransform
 
@@ -25,6 +27,7 @@ class Author:
             raise ArgumentError(
                 f"`out` (={out!r}) must be a function from the input spec and the parameters to the output spec."
             )
+        _check_kind(function)
         functools.update_wrapper(self, function)
         self.py = function
         self.out = out
@@ -32,6 +35,9 @@ class Author:
         names = list(signature.parameters)
         wanted = ["x", "out"] if out is not None else ["x"]
         rest = names[len(wanted) :]
+        # Only with rng behind it: alone it is a parameter.
+        self.takes_length = rest[:2] == ["length", "rng"]
+        rest = rest[1:] if self.takes_length else rest
         self.takes_rng = rest[:1] == ["rng"]
         rest = rest[1:] if self.takes_rng else rest
         if out is None and "out" in names:
@@ -42,18 +48,20 @@ class Author:
         if names[: len(wanted)] != wanted or "rng" in rest:
             raise ArgumentError(
                 f"transform {function.__name__!r} must take `({', '.join(wanted)}, rng, ...)`, where rng may be "
-                f"left out, not `({', '.join(names)})`."
+                f"left out, or `({', '.join(wanted)}, length, rng, ...)`, not `({', '.join(names)})`."
             )
         several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         if any(parameter.kind in several for parameter in signature.parameters.values()):
             raise ArgumentError(
                 f"transform {function.__name__!r} must name its parameters one by one, not `{signature}`."
             )
-        if gives_something(function):
+        plain = _plain(function)
+        if gives_something(plain):
             raise ArgumentError(
                 f"transform {function.__name__!r} returns or yields something, which would be lost: it must change "
                 "`x` in place, or take `(x, out, ...)` and fill `out`."
             )
+        check_function(plain, wanted)
         self._parameters = signature.replace(
             parameters=[
                 signature.parameters[name].replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -100,12 +108,19 @@ class Author:
 class AuthoredTransform(SampleTransform):
     """An op made of a user's function and its parameters."""
 
+    checked = True
+
     def __init__(self, author: Author, parameters: Mapping[str, Parameter]) -> None:
+        # Once more: functions that it calls may have been defined further down.
+        check_draws(_plain(author.py))
+        arrays = [name for name, value in parameters.items() if isinstance(value, np.ndarray)]
+        check_parameters(_plain(author.py), arrays)
         self._author = author
         self._parameters = dict(parameters)
         self.function = author.py
         self.in_place = author.out is None
         self.takes_rng = author.takes_rng
+        self.takes_length = author.takes_length
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AuthoredTransform, (self._author, self._parameters)
@@ -164,17 +179,44 @@ def transform(function: Any = None, /, *, out: OutputRule | None = None) -> Any:
 
     `f(x, rng, ...)` changes the array x in place. `f(x, out, rng, ...)` fills `out`, whose spec is given by
     `@transform(out=lambda spec, **parameters: ...)`. `rng` may be left out; it has the methods of NumPy's Generator.
-    The other parameters are numbers, booleans or arrays, given by keyword, and are not compiled in.
+    In an entry with a field of lengths, `f(x, length, rng, ...)` is told how many entries of x along its first axis are
+    data. The other parameters are numbers, booleans or arrays, given by keyword, and are not compiled in.
     """
     if function is None:
         return lambda function: Author(function, out)
     return Author(function, None)
 
 
+def _plain(function: Any) -> types.FunctionType:
+    """The function that `numba.njit` was given, or the function itself."""
+    plain: types.FunctionType = getattr(function, "py_func", function)
+    return plain
+
+
+def _check_kind(function: Any) -> None:
+    """Refuse what is not a function written with `def`."""
+    hint = None
+    if isinstance(function, Author):
+        hint = "It is a transform already."
+    elif isinstance(function, functools.partial):
+        hint = "Decorate the function inside, and give its arguments as parameters: `f(amount=2)`."
+    elif inspect.ismethod(function):
+        hint = "Write a function, and make what it reads of `self` parameters of it."
+    elif not isinstance(_plain(function), types.FunctionType):
+        hint = (
+            "Only code in Python can be compiled; call it inside of a function, if Numba knows it."
+        )
+    elif function.__name__ == "<lambda>":
+        hint = "A lambda only gives a value, and cannot change `x`."
+    if hint is not None:
+        raise ArgumentError(
+            f"`@transform` compiles functions that are written with `def`, not {function!r}. {hint}"
+        )
+
+
 def gives_something(function: Callable[..., Any]) -> bool:
     """Whether a function has a `return` with a value, or a `yield`."""
-    function = getattr(function, "py_func", function)
-    if inspect.isgeneratorfunction(function):
+    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
         return True
     before: Any = None
     for instruction in dis.get_instructions(function):
@@ -192,6 +234,10 @@ def as_parameter(name: str, value: Any) -> Parameter:
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):
+        if not -(1 << 63) <= value < 1 << 64:
+            raise ArgumentError(
+                f"parameter `{name}` (={value!r}) must be from -2**63 to 2**64 - 1: compiled code has 64 bits."
+            )
         return int(value)
     if isinstance(value, float | np.floating):
         return float(value)
@@ -203,7 +249,10 @@ def as_parameter(name: str, value: Any) -> Parameter:
     if array.ndim == 0:
         number: Parameter = array.item()
         return number
-    # A copy: one flavour (contiguous, writable, in the order of this machine) to compile for, and the user may change
+    # A copy: one flavour (contiguous, read-only, in the order of this machine) to compile for, and the user may change
     # the original. Compiled code has no half precision.
     dtype = np.float32 if array.dtype == np.float16 else array.dtype.newbyteorder("=")
-    return np.array(array, dtype, order="C")
+    parameter: np.ndarray[Any, Any] = np.array(array, dtype, order="C")
+    # What a sample writes there, others would read.
+    parameter.flags.writeable = False
+    return parameter

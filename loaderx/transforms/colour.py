@@ -193,6 +193,7 @@ class Hue(ImageTransform):
     """Colours turned along their circle by -amount to amount of it, or by a range; half of it is the most."""
 
     function = staticmethod(hue)
+    clips = False
     colour = True
 
     def __init__(self, amount: Amount) -> None:
@@ -284,6 +285,7 @@ class Grayscale(ImageTransform):
     """Grey in all three channels, with `probability`."""
 
     function = staticmethod(grayscale)
+    clips = False
     colour = True
 
     def __init__(self, probability: float = 1.0) -> None:
@@ -319,6 +321,7 @@ class ChannelShuffle(ImageTransform):
     """With `probability`, the channels in a random order; each order is as likely as the others."""
 
     function = staticmethod(channel_shuffle)
+    clips = False
 
     def __init__(self, probability: float = 1.0) -> None:
         super().__init__(probability=between("probability", probability, 0, 1))
@@ -363,6 +366,7 @@ class ChannelDrop(ImageTransform):
     """With `probability`, `channels` of the channels, each as likely as the others, become `fill`."""
 
     function = staticmethod(channel_drop)
+    clips = False
 
     def __init__(self, probability: float = 0.5, channels: int = 1, fill: float = 0.0) -> None:
         if not is_integer(channels, 1):
@@ -422,6 +426,7 @@ class RandomErasing(ImageTransform):
     """With `probability`, a rectangle of an area and ratio within `scale` and `ratio` becomes `value`."""
 
     function = staticmethod(random_erasing)
+    clips = False
 
     def __init__(
         self,

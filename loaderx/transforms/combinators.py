@@ -1,7 +1,7 @@
 """Sequence, Maybe, OneOf: chains of ops inside of a chain, chosen for every sample by chance."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
 from typing import Any
 
@@ -13,6 +13,7 @@ from loaderx.kernels.compilation import jitable
 from loaderx.spec import Spec
 
 from .authoring import Author
+from .mistakes import advice
 from .mix import MixTransform
 from .transform import Transform, as_number, between, is_integer
 
@@ -33,6 +34,7 @@ class Sequence(Transform):
     def __init__(self, *ops: Any) -> None:
         self.ops = as_ops(self.name, ops)
         self.spatial = any(op.spatial for op in self.ops)
+        self.takes_images = any(op.takes_images for op in self.ops)
 
     def output(self, spec: Spec) -> Spec:
         for op in self.ops:
@@ -41,6 +43,9 @@ class Sequence(Transform):
 
     def for_labels(self) -> Transform:
         return self._with(op.for_labels() for op in self.ops)
+
+    def for_length(self) -> Transform:
+        return self._with(op.for_length() for op in self.ops)
 
     def for_points(self, image: Spec) -> Transform:
         moved = []
@@ -67,6 +72,7 @@ class Branching(Transform):
             raise ArgumentError(f"{self.name} needs at least one op to choose from.")
         self.shares = _shares(weights, len(self.branches))
         self.spatial = any(branch.spatial for branch in self.branches)
+        self.takes_images = any(branch.takes_images for branch in self.branches)
 
     def output(self, spec: Spec) -> Spec:
         results = [branch.output(spec) for branch in self.branches]
@@ -81,6 +87,9 @@ class Branching(Transform):
 
     def for_labels(self) -> Transform:
         return self._with(lambda branch: branch.for_labels())
+
+    def for_length(self) -> Transform:
+        return self._with(lambda branch: branch.for_length())
 
     def for_points(self, image: Spec) -> Transform:
         return self._with(lambda branch: branch.for_points(image))
@@ -132,6 +141,19 @@ class Blend(Branching):
         self.width, self.depth, self.alpha = width, depth, alpha
 
 
+def leaves(op: Transform, spec: Spec) -> Iterator[tuple[Transform, Spec]]:
+    """Yield the ops inside of an op, or the op itself, each with the spec that it gets."""
+    if isinstance(op, Sequence):
+        for own in op.ops:
+            yield from leaves(own, spec)
+            spec = own.output(spec)
+    elif isinstance(op, Branching):
+        for branch in op.branches:
+            yield from leaves(branch, spec)
+    else:
+        yield op, spec
+
+
 def as_branches(name: str, given: Several[Any]) -> list[Sequence]:
     """Branches from ops and lists of ops, one by one or in a list."""
     ops = given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
@@ -148,7 +170,7 @@ def as_ops(name: str, given: Several[Any]) -> tuple[Transform, ...]:
                 f"{name}: {op.name} mixes samples of a batch and cannot be left to chance."
             )
         if not isinstance(op, Transform):
-            hint = "Decorate it with `@loaderx.transform`." if callable(op) else ""
+            hint = advice(op) if callable(op) else ""
             raise ArgumentError(f"{name} takes compiled transforms, not {op!r}. {hint}".rstrip())
     return tuple(found)
 

@@ -146,6 +146,7 @@ class ElasticDeform(SampleTransform):
     in_place = False
     takes_rng = True
     spatial = True
+    takes_images = True
     interpolation: str
     border: int
     fill: float

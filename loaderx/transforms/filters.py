@@ -69,6 +69,7 @@ class GaussianBlur(ImageTransform):
     """
 
     function = staticmethod(gaussian_blur)
+    clips = False
 
     def __init__(self, sigma: Amount = (0.1, 2.0), size: int | None = None) -> None:
         found = amounts("sigma", sigma, 0.0)

@@ -14,7 +14,10 @@ class ImageTransform(SampleTransform):
 
     in_place = True
     takes_rng = True
+    takes_images = True
     colour = False
+    # Whether floats outside of 0 to 1 come out as others than they should.
+    clips = True
 
     def __init__(self, **parameters: Parameter) -> None:
         self._parameters = parameters

@@ -86,6 +86,7 @@ class GridMask(ImageTransform):
     """
 
     function = staticmethod(grid_mask)
+    clips = False
 
     def __init__(
         self, period: Amount = (0.2, 0.5), keep: Amount = 0.5, *, fill: float = 0.0

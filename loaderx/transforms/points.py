@@ -10,12 +10,12 @@ from loaderx.spec import Spec
 from .transform import MapTransform, Parameter, SampleTransform, Transform, WindowTransform
 
 # How many numbers a row has, by the last word of the field's name.
-NUMBERS = {"boxes": 4, "keypoints": 2}
+NUMBERS = {"boxes": 4, "bboxes": 4, "bbox": 4, "keypoints": 2}
 VALID = "_valid"
 
 
 def is_points(name: str) -> bool:
-    """Whether a field holds points by its name: `boxes`, `keypoints`, `face_boxes`."""
+    """Whether a field holds points by its name: `boxes`, `bboxes`, `bbox`, `keypoints`, `face_boxes`."""
     return name.split("_")[-1] in NUMBERS
 
 

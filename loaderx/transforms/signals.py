@@ -1,6 +1,8 @@
 """Waveforms, sensor series and spectrograms: float32 samples of shape (time,) or (time, channels)."""
 
+import copy
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -19,10 +21,14 @@ from .values import check_numbers
 
 
 class SignalTransform(SampleTransform):
-    """An op on the values of a signal; labels that follow it stay as they are."""
+    """An op on the values of a signal; labels that follow it stay as they are.
+
+    With its length in the same entry, it is `within` that is called: `(x, [out,] length, rng, ...)`.
+    """
 
     in_place = True
     takes_rng = True
+    within: Callable[..., None] | None = None
 
     def __init__(self, **parameters: Parameter) -> None:
         self._parameters = parameters
@@ -37,6 +43,13 @@ class SignalTransform(SampleTransform):
 
     def for_labels(self) -> Transform:
         return Identity()
+
+    def for_length(self) -> Transform:
+        if self.within is None:
+            return self
+        changed = copy.copy(self)
+        changed.function, changed.takes_length = self.within, True
+        return changed
 
     def parameters(self, spec: Spec) -> dict[str, Parameter]:
         return self._parameters
@@ -120,6 +133,7 @@ class Polarity(SignalTransform):
         super().__init__(probability=between("probability", probability, 0, 1))
 
 
+@jitable
 def time_shift(x: Any, out: Any, rng: Any, amount: Any, wrap: bool, fill: float) -> None:
     """Later by a fraction of the length."""
     length = x.shape[0]
@@ -134,6 +148,15 @@ def time_shift(x: Any, out: Any, rng: Any, amount: Any, wrap: bool, fill: float)
         copy_stretch(x, -shift, fill, out)
 
 
+def time_shift_within(
+    x: Any, out: Any, length: int, rng: Any, amount: Any, wrap: bool, fill: float
+) -> None:
+    """Later by a fraction of the data; the padding stays."""
+    copy_values(x.reshape(-1), out.reshape(-1))
+    if length > 0:
+        time_shift(x[:length], out[:length], rng, amount, wrap, fill)
+
+
 class TimeShift(_Moving):
     """Later by `amount` of the length, earlier where it is negative, rounded to whole moments.
 
@@ -142,6 +165,7 @@ class TimeShift(_Moving):
     """
 
     function = staticmethod(time_shift)
+    within = staticmethod(time_shift_within)
     in_place = False
 
     def __init__(
@@ -160,10 +184,17 @@ def random_crop(x: Any, out: Any, rng: Any, pad: int, fill: float) -> None:
     copy_stretch(x, start, fill, out)
 
 
+def crop_within(x: Any, out: Any, length: int, rng: Any, pad: int, fill: float) -> None:
+    """A random stretch of the data, and all of it where it is shorter."""
+    start = rng.integers(0, max(length - out.shape[0], 0) + 1)
+    copy_stretch(x, start, fill, out)
+
+
 class RandomCrop1D(_Moving):
     """A random stretch of `length` moments, from the signal with `pad` moments of `fill` at both ends."""
 
     function = staticmethod(random_crop)
+    within = staticmethod(crop_within)
     in_place = False
 
     def __init__(self, length: int, pad: int = 0, *, fill: float = 0.0) -> None:
@@ -183,7 +214,16 @@ class RandomCrop1D(_Moving):
             )
         return Spec((self._length, *spec.shape[1:]), spec.dtype)
 
+    def for_length(self) -> Transform:
+        if self._pad:
+            raise ArgumentError(
+                f"{self.name}: `pad` (={self._pad}) must be 0 where a field says the length of samples, which begin "
+                "with their data."
+            )
+        return super().for_length()
 
+
+@jitable
 def reverse(x: Any, rng: Any, probability: float) -> None:
     """Backwards, or not."""
     if rng.random() < probability:
@@ -196,10 +236,17 @@ def reverse(x: Any, rng: Any, probability: float) -> None:
                 moments[length - 1 - i, c] = value
 
 
+def reverse_within(x: Any, length: int, rng: Any, probability: float) -> None:
+    """The data backwards, or not; the padding stays at the end."""
+    if length > 0:
+        reverse(x[:length], rng, probability)
+
+
 class Reverse(_Moving):
     """The last moment first, with `probability`."""
 
     function = staticmethod(reverse)
+    within = staticmethod(reverse_within)
 
     def __init__(self, probability: float = 0.5) -> None:
         super().__init__(probability=between("probability", probability, 0, 1))
@@ -223,6 +270,7 @@ def power_of(flat: Any) -> Any:
     return ((first + second) + (third + fourth)) / size
 
 
+@jitable
 def noise_at_snr(x: Any, rng: Any, decibels: Any, noise: Any) -> None:
     """Plus white noise, weaker than the signal by a drawn ratio."""
     ratio = 10.0 ** (draw_amount(rng, decibels) / 10.0)
@@ -234,6 +282,12 @@ def noise_at_snr(x: Any, rng: Any, decibels: Any, noise: Any) -> None:
             flat[k] += deviation * noise[k]
 
 
+def noise_within(x: Any, length: int, rng: Any, decibels: Any, noise: Any) -> None:
+    """Noise for the data, and none for the padding."""
+    if length > 0:
+        noise_at_snr(x[:length], rng, decibels, noise)
+
+
 class NoiseAtSNR(SignalTransform):
     """Plus white Gaussian noise, so that the signal has so many `decibels` more power than the noise is expected to.
 
@@ -241,6 +295,7 @@ class NoiseAtSNR(SignalTransform):
     """
 
     function = staticmethod(noise_at_snr)
+    within = staticmethod(noise_within)
 
     def __init__(self, decibels: Amount = (10.0, 30.0)) -> None:
         super().__init__(decibels=amounts("decibels", decibels, -300, 300))
@@ -251,11 +306,16 @@ class NoiseAtSNR(SignalTransform):
 
 def time_mask(x: Any, rng: Any, width: int, masks: int, fill: float) -> None:
     """Stretches of time become `fill`."""
-    length = x.shape[0]
+    time_mask_within(x, x.shape[0], rng, width, masks, fill)
+
+
+@jitable
+def time_mask_within(x: Any, length: int, rng: Any, width: int, masks: int, fill: float) -> None:
+    """Stretches of the data become `fill`."""
     flat = x.reshape(-1)
-    channels = flat.shape[0] // length
+    channels = flat.shape[0] // x.shape[0]
     for _ in range(masks):
-        count = rng.integers(0, width + 1)
+        count = min(rng.integers(0, width + 1), length)
         start = rng.integers(0, length - count + 1)
         fill_values(flat[start * channels : (start + count) * channels], np.float32(fill))
 
@@ -297,6 +357,7 @@ class TimeMask(_Mask):
     """`masks` stretches become `fill`, each of 0 to `width` moments, anywhere (SpecAugment, Park et al., 2019)."""
 
     function = staticmethod(time_mask)
+    within = staticmethod(time_mask_within)
     axis = 0
 
 
@@ -381,6 +442,12 @@ class Resample(SignalTransform):
 
     def for_labels(self) -> Transform:
         return _ResampleNearest(self._length, self._parameters)
+
+    def for_length(self) -> Transform:
+        raise ArgumentError(
+            f"{self.name} would stretch the padding with the data. Leave the length out of the entry, or cut samples "
+            "before, so that all have the same length."
+        )
 
 
 class _ResampleNearest(_Moving):

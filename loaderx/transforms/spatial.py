@@ -216,6 +216,7 @@ class _ResizeWindow(WindowTransform):
 
 class _ResizeArea(SampleTransform):
     spatial = True
+    takes_images = True
     function = staticmethod(resize_area)
     in_place = False
     takes_rng = False
@@ -259,9 +260,10 @@ def Resize(  # noqa: N802 - a transform like the others to its users
         raise ArgumentError(
             f'`interpolation` (={interpolation!r}) must be "bilinear", "nearest" or "area".'
         )
-    if interpolation == "area":
-        return _ResizeArea(pair("size", size))
-    return _ResizeWindow(pair("size", size), interpolation)
+    both = pair("size", size)
+    made = _ResizeArea(both) if interpolation == "area" else _ResizeWindow(both, interpolation)
+    made._written = (size,), {} if interpolation == "bilinear" else {"interpolation": interpolation}
+    return made
 
 
 @jitable

@@ -129,6 +129,7 @@ class AutoContrast(ImageTransform):
     """With `probability`, each channel stretched: its darkest value becomes black, its lightest white."""
 
     function = staticmethod(auto_contrast)
+    clips = False
 
     def __init__(self, probability: float = 1.0) -> None:
         super().__init__(probability=between("probability", probability, 0, 1))

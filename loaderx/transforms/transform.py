@@ -30,9 +30,15 @@ class Transform(Written, ABC):
 
     # Whether it moves pixels.
     spatial: bool = False
+    # Whether it takes samples for images, of (height, width, channels) or (height, width).
+    takes_images: bool = False
 
     def for_labels(self) -> "Transform":
         """The op that does the same to labels of pixels, which must not be mixed."""
+        return self
+
+    def for_length(self) -> "Transform":
+        """The op for samples that end with padding, behind as many entries as a field of their entry says."""
         return self
 
     def for_points(self, image: Spec) -> "Transform":
@@ -41,7 +47,7 @@ class Transform(Written, ABC):
 
 
 class SampleTransform(Transform):
-    """A compiled function of one sample: `(x, [rng,] ...)` in place, or `(x, out, [rng,] ...)`.
+    """A compiled function of one sample: `(x, [length,] [rng,] ...)` in place, or `(x, out, [length,] [rng,] ...)`.
 
     Behind these come the parameters, then the workspaces.
     """
@@ -49,6 +55,10 @@ class SampleTransform(Transform):
     function: Callable[..., None]
     in_place: bool
     takes_rng: bool
+    # Whether the first samples are taken through it with every index checked: code of a user.
+    checked: bool = False
+    # Whether it wants to know how many entries of x along its first axis are data, and not padding.
+    takes_length: bool = False
 
     @abstractmethod
     def parameters(self, spec: Spec) -> Mapping[str, Parameter]:
@@ -74,6 +84,7 @@ class WindowTransform(Transform):
     interpolation: str | None = None
 
     spatial = True
+    takes_images = True
 
     def for_points(self, image: Spec) -> Transform:
         from .points import PointsTransform
@@ -99,6 +110,7 @@ class MapTransform(Transform):
     interpolation: str = "bilinear"
 
     spatial = True
+    takes_images = True
 
     def for_points(self, image: Spec) -> Transform:
         from .points import PointsTransform
@@ -138,7 +150,7 @@ def image_shape(spec: Spec, name: str) -> tuple[int, int, int]:
 
 def is_integer(value: Any, least: int) -> bool:
     """Whether this is an integer of at least `least`."""
-    return isinstance(value, int | np.integer) and int(value) >= least
+    return isinstance(value, int | np.integer) and least <= int(value) < 1 << 63
 
 
 def pair(name: str, value: Any, least: int = 1) -> tuple[int, int]:

@@ -21,10 +21,18 @@ def float_dtype(dtype: DTypeLike) -> np.dtype[Any]:
 
         bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return bfloat16
-    found = np.dtype(dtype).newbyteorder("=")
-    if found.name not in FLOATS:
+    found = _dtype(dtype)
+    if found is None or found.name not in FLOATS:
         raise ArgumentError(f"`dtype` (={dtype!r}) must be one of {', '.join(FLOATS)}.")
     return found
+
+
+def _dtype(given: DTypeLike) -> np.dtype[Any] | None:
+    """The dtype in the order of this machine; None for what is not a dtype."""
+    try:
+        return np.dtype(given).newbyteorder("=")
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def full_scale(spec: Spec) -> float:
@@ -48,7 +56,7 @@ def check_numbers(spec: Spec, name: str) -> None:
 class _Scaled(ScaleTransform):
     def __init__(self, dtype: DTypeLike, channels_first: bool) -> None:
         self.dtype = float_dtype(dtype)
-        self.channels_first = bool(channels_first)
+        self.channels_first = self.takes_images = bool(channels_first)
 
     def output(self, spec: Spec) -> Spec:
         check_numbers(spec, self.name)
@@ -86,6 +94,16 @@ class Normalize(_Scaled):
             extremes = np.max(np.abs(self._mean)) / self._std, 1 / self._std
         if np.any(np.asarray(extremes) > np.finfo(np.float32).max):
             raise ArgumentError(f"`std` (={std!r}) is too small: float32 cannot hold the result.")
+
+    @property
+    def mean_and_std(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What is subtracted, and what is divided by then."""
+        return self._mean, self._std
+
+    @property
+    def beyond_one(self) -> bool:
+        """Whether these cannot be the mean and the deviation of values from 0 to 1."""
+        return bool(np.any(self._mean > 1) or np.any(self._std > 1))
 
     def scale_and_bias(self, spec: Spec) -> tuple[NDArray[Any], NDArray[Any]]:
         for name, values in (("mean", self._mean), ("std", self._std)):
@@ -134,12 +152,13 @@ class Cast(SampleTransform):
     takes_rng = False
 
     def __init__(self, dtype: DTypeLike) -> None:
-        self._dtype = np.dtype(dtype).newbyteorder("=")
-        if not is_number(self._dtype):
+        found = _dtype(dtype)
+        if found is None or not is_number(found):
             raise ArgumentError(
                 f"`dtype` (={dtype!r}) must be an integer dtype, bool, float32 or float64; for float16 and "
                 "bfloat16 see ToFloat and Normalize."
             )
+        self._dtype = found
 
     def output(self, spec: Spec) -> Spec:
         check_numbers(spec, self.name)

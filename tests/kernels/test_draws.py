@@ -12,6 +12,7 @@ from numba.core import config
 from scipy import stats
 
 from loaderx.kernels.compilation import jitable
+from loaderx.kernels.draws import METHODS as LISTED
 from loaderx.kernels.draws import Draws, start_draws
 from loaderx.kernels.random import fold
 from tests import reference
@@ -353,3 +354,83 @@ def test_narrow_parameters_give_the_same_numbers_in_both():
     plain = value * rng.uniform(low, high) + rng.normal(low, high)
     assert scaled_uniform(np.uint64(5), low, high, value) == plain
     assert plain.dtype == np.float64
+
+
+# choice, permutation, shuffle
+
+TABLE = np.arange(6.0).reshape(3, 2)
+
+
+@jitable
+def arrange(rng, row):
+    """One source for compiled code, plain Python and NumPy."""
+    row[0] = rng.choice(7)
+    row[1] = rng.choice(TABLE[:, 0])
+    row[2] = rng.choice(TABLE)[1]
+    numbers, rows = np.arange(5.0), TABLE.copy()
+    rng.shuffle(numbers)
+    rng.shuffle(rows)
+    row[3:8] = numbers
+    row[8:14] = rows.reshape(-1)
+    row[14:18] = rng.permutation(4)
+    row[18:21] = rng.permutation(TABLE[:, 1])
+    row[21:27] = rng.permutation(TABLE).reshape(-1)
+
+
+@numba.njit
+def arrange_all(state, out):
+    rng = start_draws(np.uint64(state))
+    for k in range(out.shape[0]):
+        arrange(rng, out[k])
+
+
+def arranged(rng, count):
+    out = np.empty((count, 27))
+    for row in out:
+        arrange(rng, row)
+    return out
+
+
+def test_arrangements_are_the_same_in_compiled_code_and_in_python():
+    out = np.empty((50, 27))
+    arrange_all(3, out)
+    np.testing.assert_array_equal(out, arranged(Draws(3), 50))
+    assert not np.array_equal(out, arranged(Draws(4), 50))
+
+
+def test_arrangements_are_those_of_numpy_in_kind_and_all_as_likely():
+    ours, theirs = arranged(Draws(1), 2000), arranged(np.random.default_rng(0), 2000)
+    for columns in (
+        [0],
+        [1],
+        [2],
+        [8, 9, 10, 11, 12, 13],
+        [14, 15, 16, 17],
+        [18, 19, 20],
+        range(21, 27),
+    ):
+        kinds, counts = np.unique(ours[:, list(columns)], axis=0, return_counts=True)
+        np.testing.assert_array_equal(kinds, np.unique(theirs[:, list(columns)], axis=0))
+        assert stats.chisquare(counts).pvalue > 1e-4
+    assert len(np.unique(ours[:, 3:8], axis=0)) == 120
+
+
+def test_permutation_leaves_its_argument_as_it_is_and_shuffle_returns_nothing():
+    values = np.arange(20)
+    mixed = Draws(0).permutation(values)
+    assert values.tolist() == sorted(mixed)
+    assert mixed.tolist() != values.tolist()
+    assert Draws(0).shuffle(mixed) is None
+    assert Draws(0).choice((4, 4)) == 4
+
+
+@pytest.mark.parametrize("a", [0, -1, np.zeros(0), ()])
+def test_nothing_is_chosen_from_nothing(a):
+    with pytest.raises(ValueError, match="rng"):
+        Draws(0).choice(a)
+
+
+def test_every_method_is_listed():
+    listed = {signature.partition("(")[0] for signature in LISTED}
+    assert listed == {name for name in vars(Draws) if not name.startswith("_")}
+    assert listed < set(dir(np.random.default_rng()))

@@ -84,6 +84,94 @@ def test_samples_are_left_as_they_are_and_are_not_kept():
     assert gone() is None
 
 
+def test_one_image_is_taken_for_what_it_is():
+    image = IMAGES[0]
+    flip, resize = lx.pipeline([T.RandomFlip(1.0)]), lx.pipeline([T.ToFloat(), T.Resize(3)])
+    np.testing.assert_array_equal(flip(image), image[:, ::-1], strict=True)
+    np.testing.assert_array_equal(flip(image[..., 0]), image[:, ::-1, 0], strict=True)
+    np.testing.assert_array_equal(resize(image), resize(IMAGES)[0], strict=True)
+    assert lx.pipeline([draw, T.RandomFlip()])(image.astype(np.float32)[..., :1]).shape == (6, 5, 1)
+    wide = np.zeros((6, 5, 12), np.uint8)
+    assert lx.pipeline([T.Channels(12), T.Resize(3)])(wide).shape == (3, 3, 12)
+
+
+def test_one_image_draws_as_the_sample_at_its_position():
+    run = lx.pipeline([T.RandomCrop(3)])
+    many = run(np.repeat(IMAGES[:1], 8, axis=0))
+    assert len(np.unique(many.reshape(8, -1), axis=0)) > 2
+    np.testing.assert_array_equal(run(IMAGES[0]), many[0])
+    for position in (3, 7):
+        np.testing.assert_array_equal(run(IMAGES[0], positions=position), many[position])
+
+
+def test_what_may_be_one_image_or_several_is_refused_unless_it_is_said():
+    run, first = lx.pipeline([T.RandomFlip(1.0)]), IMAGES[0].transpose(2, 0, 1)
+    with pytest.raises(
+        lx.ArgumentError, match=r"\(3, 6, 5\).*channels first.*batch=True.*moveaxis"
+    ):
+        run(first)
+    for said in ({"batch": True}, {"positions": [0, 1, 2]}):
+        np.testing.assert_array_equal(run(first, **said), first[..., ::-1])
+    # Neither 1 nor 10 images are mistaken for channels.
+    for greys in (first[:1], IMAGES[..., 0]):
+        np.testing.assert_array_equal(run(greys), greys[..., ::-1])
+
+
+def test_other_chains_take_several_samples_unless_it_is_said():
+    run, row = lx.pipeline([draw]), np.zeros(4)
+    out = run(row, batch=False)
+    np.testing.assert_array_equal(out, run(row[None])[0])
+    moved = run(row, positions=5, batch=False)
+    np.testing.assert_array_equal(moved, run(row[None], positions=[5])[0])
+    series = lx.pipeline([T.RandomCrop1D(3)])
+    assert series(np.zeros((8, 5), np.float32)).shape == (8, 3)
+
+
+@pytest.mark.parametrize("op", [T.RandomFlip(), T.Brightness(0.1), T.Maybe(0.5, T.Rotate(5))])
+@pytest.mark.parametrize(
+    ("shape", "hint"),
+    [((3, 16, 16), "Channels first"), ((16, 16, 12), r"`T.Channels\(12\)`")],
+)
+def test_images_whose_last_axis_is_no_channels_are_refused(op, shape, hint):
+    samples = np.zeros((6, *shape), np.uint8)
+    for make in (lx.pipeline([op]), lambda rows: lx.DataLoader(rows, transforms=[op])):
+        with pytest.raises(lx.ArgumentError, match=f"1 to 4 channels.*{hint}"):
+            make(samples)
+    stated = [T.Channels(shape[2]), op]
+    assert lx.pipeline(stated)(samples).shape == samples.shape
+    loader = lx.DataLoader({"image": samples}, transforms={"image": stated}, output="numpy")
+    assert loader.batch(0)["image"].shape[1:] == shape
+
+
+def test_numbers_of_channels_hold_for_all_fields_of_their_entry():
+    data = {"image": IMAGES, "scores": np.zeros((10, 6, 5, 21), np.float32)}
+    entry = ("image", "scores")
+    with pytest.raises(lx.ArgumentError, match=r"T.Channels\(21\)"):
+        lx.DataLoader(data, transforms={entry: [T.RandomFlip()]})
+    loader = lx.DataLoader(data, transforms={entry: [T.Channels(21), T.RandomFlip()]})
+    assert loader.batch(0)["scores"].shape[1:] == (6, 5, 21)
+    for numbers in ((), (0,), (2.5,), ("3",)):
+        with pytest.raises(lx.ArgumentError, match="Channels takes integers"):
+            T.Channels(*numbers)
+
+
+def test_colours_are_refused_where_channels_are_first():
+    with pytest.raises(lx.ArgumentError, match="an op before it put the channels first"):
+        lx.pipeline([T.ToFloat(channels_first=True), T.Brightness(0.1)])(IMAGES[:, :3, :3])
+
+
+def test_a_pipeline_shows_its_ops():
+    chain = [T.Resize(8), T.Resize((8, 9), interpolation="area"), T.Maybe(0.5, T.RandomFlip())]
+    assert repr(lx.pipeline(chain, seed=3)) == (
+        "pipeline([Resize(8), Resize((8, 9), interpolation='area'), Maybe(0.5, RandomFlip())], seed=3)"
+    )
+
+
+def test_what_is_no_truth_is_no_batch():
+    with pytest.raises(lx.ArgumentError, match=r"`batch` \(='yes'\) must be True, False or None"):
+        lx.pipeline([draw])(np.zeros((2, 2)), batch="yes")
+
+
 @pytest.mark.parametrize("samples", [np.zeros((0, 3)), 3.0, []])
 def test_no_samples_are_refused(samples):
     with pytest.raises(lx.ArgumentError, match="`samples`"):

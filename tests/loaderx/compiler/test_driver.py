@@ -494,7 +494,7 @@ def imports(x):
 
 @lx.transform
 def asks_too_much(x, rng):
-    x[0] = rng.choice(3)
+    x[0] = rng.choice(3, p=x)
 
 
 @lx.transform
@@ -517,7 +517,7 @@ def misspelt(x):
     [
         (reads_a_file, "'with", None),
         (imports, "IMPORT_NAME", "import math"),
-        (asks_too_much, "Unknown attribute 'choice'", "x[0] = rng.choice(3)"),
+        (asks_too_much, "`rng` has random(), uniform(low, high)", "x[0] = rng.choice(3, p=x)"),
         (has_too_many_axes, "setitem(array(float32, 1d, C)", "x[0, 0] = 1"),
         (calls_plain_python, "decorate it with `@numba.njit`", None),
         (misspelt, "name 'undefined' is not defined", None),

@@ -1,7 +1,10 @@
 """What a user writes as `transforms` is checked when the loader is built: fields, ops, and what fits what."""
 
+import functools
+
 import numpy as np
 import pytest
+from PIL import Image
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as its users call it
@@ -153,3 +156,69 @@ def test_the_output_of_the_chain_is_what_the_loader_delivers():
         loader = lx.DataLoader(IMAGES[:, 0, 0], batch_size=4, transforms=[T.Cast(dtype)])
         assert loader.batch(0).dtype == delivered
         assert f"{np.dtype(delivered)}[3]" in repr(loader)
+
+
+# --- names and advice -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["boxes", "bboxes", "bbox", "face_bboxes"])
+def test_boxes_are_known_by_the_names_that_people_give_them(name):
+    corners = np.tile(np.float32([[1, 2, 3, 5]]), (4, 1, 1))
+    data = {"image": IMAGES, name: corners}
+    batch = loader_of({("image", name): [T.RandomFlip(1.0)]}, data).batch(0)
+    np.testing.assert_array_equal(batch[name], np.tile(np.float32([[3, 2, 5, 5]]), (4, 1, 1)))
+    assert batch[f"{name}_valid"].all()
+
+
+def test_boxes_by_another_name_are_refused_with_the_names_that_are_known():
+    data = {"image": IMAGES, "rectangles": np.zeros((4, 2, 4), np.float32)}
+    refused(
+        {("image", "rectangles"): [T.RandomFlip()]}, "boxes, bboxes, bbox, keypoints", data=data
+    )
+
+
+def test_a_field_may_have_any_name():
+    data = {"my field": IMAGES, "3": LABELS}
+    batch = loader_of({"my field": [T.ToFloat()], "3": [T.OneHot(4)]}, data).batch(0)
+    assert (batch["my field"].dtype, batch["3"].shape) == (np.float32, (4, 4))
+    refused({"my_field": [T.ToFloat()]}, "'my_field'", "'my field'", data=data)
+
+
+def turned(x):
+    return np.asarray(Image.fromarray(x).transpose(Image.Transpose.ROTATE_180))
+
+
+def inverted(x):
+    return 255 - x
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (turned, "'turned' is a plain .* needs PIL, so it cannot be compiled.*loaderx convert"),
+        (inverted, "'inverted' is a plain .* decorate it with `@loaderx.transform`"),
+        (np.negative, "'negative' is a plain .* not a function written with `def`.*workers"),
+        (functools.partial(np.clip, a_min=1, a_max=2), "'clip' is a plain .* cannot be compiled"),
+    ],
+)
+def test_the_advice_for_a_python_function_can_be_followed(function, wanted):
+    with pytest.warns(UserWarning, match=wanted) as caught:
+        loader = loader_of({"image": [function]})
+    assert caught[0].filename == __file__
+    assert loader.batch(0)["image"].shape == IMAGES.shape
+
+
+def test_a_transform_that_needs_another_library_is_told_to_leave_the_decorator_out():
+    @lx.transform
+    def resized(x):
+        x[:] = np.asarray(Image.fromarray(x))
+
+    with pytest.raises(lx.TransformError, match=r"(?s)'resized'.*another library.*undecorated"):
+        loader_of({"image": [resized]})
+
+
+@pytest.mark.parametrize("make", [T.Cast, lambda dtype: T.ToFloat(dtype=dtype)])
+@pytest.mark.parametrize("dtype", [2**64, "nonsense", object()])
+def test_what_is_no_dtype_is_refused_by_its_name(make, dtype):
+    with pytest.raises(lx.ArgumentError, match=r"`dtype` .* must be"):
+        make(dtype)

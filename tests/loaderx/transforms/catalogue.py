@@ -17,7 +17,7 @@ SECTIONS = {
     "Maps of an image": ("geometric", "elastic"),
     "Colours and tones": ("colour", "tones"),
     "Filters, noise and holes": ("filters", "noise"),
-    "Values and labels": ("values", "labels"),
+    "Values and labels": ("values", "labels", "channels"),
     "Combinators and policies": ("combinators", "policies", "image", "amounts"),
     "Views of one sample": ("views",),
     "Samples of a batch": ("mix",),

@@ -1,9 +1,16 @@
 """`@transform`: a plain function becomes an op, its parameters are values and not code, and mistakes are named."""
 
+import functools
+import random
+
+import numba
 import numpy as np
 import pytest
+from numpy import random as npr
+from numpy.random import rand
 
 import loaderx as lx
+from loaderx import transforms as T  # noqa: N812 - as its users call it
 from loaderx.compiler.driver import Driver
 
 ROWS = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -279,3 +286,284 @@ def test_samples_that_compiled_code_does_not_calculate_with_are_refused():
     ):
         with refused("'clip'", "does not calculate with"):
             run(clip(most=1), rows)
+
+
+# --- mistakes that would compile --------------------------------------------------------------
+
+
+@numba.njit
+def put(values, place):
+    values[place] = 1
+
+
+def one_row_further(x, w):
+    x[x.shape[0]] = 1
+
+
+def far_before(x, w):
+    x[-x.shape[0] - 1] = 1
+
+
+def through_a_view(x, w):
+    flat = x.reshape(-1)
+    for k in range(flat.shape[0] + 1):
+        flat[k] = 0
+
+
+def in_what_it_calls(x, w):
+    put(x, 20)
+
+
+def of_a_parameter(x, w):
+    x[0] = w[w.shape[0]]
+
+
+BEYOND = [one_row_further, far_before, through_a_view, in_what_it_calls, of_a_parameter]
+
+
+@pytest.mark.parametrize("function", BEYOND)
+@pytest.mark.parametrize("around", ["alone", "in a chain", "in a policy"])
+def test_an_index_outside_of_an_array_is_found_at_the_first_sample(function, around):
+    op = lx.transform(function)(w=[1.0, 2.0])
+    ops = {"alone": [op], "in a chain": [T.Cast("float64"), op, T.ToFloat()]}
+    chain = ops.get(around, [T.Maybe(1.0, op)])
+    wanted = f"'{function.__name__}' reads or writes outside of an array.*`.py"
+    for make in (lx.pipeline(chain), lambda rows: lx.DataLoader(rows, transforms=chain)):
+        with pytest.raises(lx.TransformError, match=wanted):
+            make(ROWS)
+
+
+def test_an_index_that_depends_on_draws_is_found_at_one_of_the_first_positions():
+    @lx.transform
+    def off_by_one(x, rng):
+        x[rng.integers(0, x.shape[0] + 1)] = 1
+
+    with pytest.raises(lx.TransformError, match="'off_by_one' reads or writes outside"):
+        run(off_by_one)
+
+
+def test_an_index_outside_of_out_is_found():
+    @lx.transform(out=lambda spec: lx.Spec((2,), np.float32))
+    def beyond(x, out):
+        out[0] = out[1] = out[2] = 1
+
+    with pytest.raises(lx.TransformError, match="'beyond' reads or writes outside"):
+        run(beyond)
+
+
+def test_indices_from_the_end_are_none_outside():
+    @lx.transform
+    def last_first(x):
+        x[0] = x[-1] + x[-x.shape[0]]
+
+    np.testing.assert_array_equal(run(last_first)[:, 0], ROWS[:, 0] + ROWS[:, 2])
+
+
+def test_what_a_transform_raises_belongs_to_its_step():
+    @lx.transform
+    def never(x):
+        if x[0] < 10:
+            raise ValueError("too small")
+
+    loader = lx.DataLoader(ROWS, transforms=[never])
+    with pytest.raises(ValueError, match="too small") as raised:
+        loader.batch(0)
+    assert "step 0" in "".join(raised.value.__notes__)
+
+
+def test_an_out_that_is_left_unwritten_in_part_is_refused():
+    @lx.transform(out=lambda spec: spec)
+    def half(x, out):
+        for i in range(x.shape[0] - 1):
+            out[i] = x[i]
+
+    @lx.transform(out=lambda spec: spec)
+    def whole(x, out):
+        out[:] = 0
+        out[0] = x[0]
+
+    with pytest.raises(lx.TransformError, match="'half' leaves a part of `out` unwritten"):
+        run(half)
+    for chain in ([half, T.Cast("float64")], [T.Maybe(0.5, half)], [T.Cast("float64"), half]):
+        with pytest.raises(lx.TransformError, match="'half' leaves a part of `out` unwritten"):
+            lx.DataLoader(ROWS, transforms=chain)
+    assert run(whole)[:, 1:].max() == 0
+
+
+def test_memory_that_was_never_written_is_noticed():
+    @lx.transform
+    def accumulates(x, w):
+        flat = w.reshape(-1)
+        flat[0] += 1
+        x[0] = flat[0]
+
+    with pytest.raises(
+        lx.TransformError, match=r"read-only|two results|parameter or a global cannot be written"
+    ):
+        run(accumulates(w=np.zeros((2, 2))))
+
+
+def test_an_array_parameter_cannot_be_written():
+    @lx.transform
+    def counts(x, w):
+        w[0] += 1
+        x[0] = w[0]
+
+    with pytest.raises(
+        lx.TransformError, match=r"(?s)'counts'.*parameter or a global cannot be written.*Copy"
+    ):
+        run(counts(w=[0.0, 0.0]))
+
+    @lx.transform
+    def doubles(x, w):
+        w *= 2
+        x[0] = w[0]
+
+    with refused("'doubles' changes its parameter `w`", r"`own = w\.copy\(\)`"):
+        doubles(w=[1.0, 2.0])
+    assert repr(doubles(w=1.0)) == "doubles(w=1.0)"
+
+    @lx.transform
+    def counts_in_a_copy(x, w):
+        own = w.copy()
+        own[0] += 1
+        x[0] = own[0]
+
+    assert run(counts_in_a_copy(w=[5.0, 0.0]))[:, 0].tolist() == [6, 6]
+
+
+def assigned(x):
+    x = x * 2
+
+
+def looped(x):
+    for x in range(3):  # noqa: B007
+        pass
+
+
+def unpacked(x):
+    x, y = 1, 2  # noqa: F841
+
+
+@pytest.mark.parametrize("function", [assigned, looped, unpacked])
+def test_a_new_value_for_the_name_of_the_sample_is_refused(function):
+    with refused(f"'{function.__name__}' assigns to the name `x`", r"`x\[:\] = ...`", r"`x \*= 2`"):
+        lx.transform(function)
+
+
+def test_a_new_value_for_the_name_of_out_is_refused():
+    def doubled(x, out):
+        out = x * 2  # noqa: F841
+
+    with refused("'doubled' assigns to the name `out`"):
+        lx.transform(out=lambda spec: spec)(doubled)
+
+
+def test_whole_array_statements_in_place_are_none_of_these():
+    @lx.transform
+    def doubled(x):
+        x *= 2
+        x[:] += 1
+
+    np.testing.assert_array_equal(run(doubled), ROWS * 2 + 1)
+
+
+@numba.njit
+def noisy():
+    return np.random.rand()  # noqa: NPY002
+
+
+@numba.njit
+def noisier():
+    return noisy() + 1
+
+
+def by_numpy(x):
+    x[0] = np.random.rand()  # noqa: NPY002
+
+
+def by_its_module(x):
+    x[0] = npr.uniform(0, 1)  # noqa: NPY002
+
+
+def by_its_function(x):
+    x[0] = rand()  # noqa: NPY002
+
+
+def by_python(x):
+    x[0] = random.random()
+
+
+def by_what_it_calls(x):
+    x[0] = noisier()
+
+
+@pytest.mark.parametrize(
+    "function", [by_numpy, by_its_module, by_its_function, by_python, by_what_it_calls]
+)
+def test_draws_of_a_global_generator_are_refused(function):
+    with refused(f"'{function.__name__}' uses `", "rng", r"uniform\(low, high\)"):
+        lx.transform(function)
+
+
+def test_draws_of_a_function_that_is_defined_later_are_refused_where_the_op_is_made():
+    def early(x):
+        x[0] = late()
+
+    op = lx.transform(early)
+
+    @numba.njit
+    def late():
+        return np.random.rand()  # noqa: NPY002
+
+    with refused("'early' uses `np.random`"):
+        op()
+
+
+def test_a_draw_that_does_not_exist_is_refused_with_all_that_do():
+    def counted(x, rng):
+        x[0] = rng.poisson(3.0)
+
+    with refused(r"`rng\.poisson`", r"choice\(a\)", r"permutation\(x\)", r"shuffle\(x\)"):
+        lx.transform(counted)
+
+
+class Callable:
+    def method(self, x): ...
+
+    def __call__(self, x): ...
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        (functools.partial(no_sample, 2), "its arguments as parameters"),
+        (Callable().method, "reads of `self` parameters"),
+        (Callable(), "Only code in Python"),
+        (Callable, "Only code in Python"),
+        (max, "Only code in Python"),
+        (np.sqrt, "Only code in Python"),
+        (lambda x: None, "lambda"),
+        (clip, "a transform already"),
+        ("clip", "Only code in Python"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_function_written_with_def_is_refused(given, hint):
+    with refused("`@transform` compiles functions that are written with `def`", hint):
+        lx.transform(given)
+
+
+@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, np.array([2**64])])
+def test_integers_that_compiled_code_has_not_are_refused(value):
+    with refused("`most`", "must be"):
+        clip(most=value)
+
+
+def test_a_function_may_have_any_name():
+    def op(x):
+        x[0] = 7
+
+    for name in ("my op", "3d", "ünï", "class"):
+        op.__name__ = name
+        assert run(lx.transform(op))[:, 0].tolist() == [7, 7]

@@ -22,6 +22,6 @@ def test_the_catalogue_is_complete():
         TimeShift RandomCrop1D NoiseAtSNR Reverse TimeMask FreqMask Resample MuLaw SkeletonRotate SkeletonScale
         SkeletonShear JointJitter JointDrop FrameDrop TemporalCrop LeftRightFlip CenterOnJoint MaskTokens
         SpanCorruption PadTo RandomCrop CenterCrop Pad RandomFlip Resize RandomResizedCrop Normalize ToFloat Cast
-        Brightness Contrast Saturation Grayscale RandomErasing OneHot Identity Choice
+        Brightness Contrast Saturation Grayscale RandomErasing OneHot Identity Choice Channels
     """
     assert set(exported()) == set(wanted.split())

@@ -529,7 +529,7 @@ EVERY_OP = [
 )  # fmt: skip
 def test_what_is_no_image_is_refused_by_every_op(op, shape, dtype, message):
     with pytest.raises(lx.ArgumentError, match=f"{op.name}.*{re.escape(message)}"):
-        lx.pipeline([op])(np.zeros((2, *shape), dtype))
+        lx.pipeline([op])(np.zeros((2, *shape), dtype), batch=True)
 
 
 @pytest.mark.parametrize("op", COLOUR, ids=repr)

@@ -541,5 +541,5 @@ EVERY_OP = [
 @pytest.mark.parametrize("shape", [(), (7,), (1, 7, 10, 3), (7, 0, 3)])
 def test_what_is_no_image_is_refused_by_every_op(op, shape):
     with pytest.raises(lx.ArgumentError, match=rf"{op.name} .*takes .*not uint8\[") as caught:
-        lx.pipeline([op])(np.zeros((2, *shape), np.uint8))
+        lx.pipeline([op])(np.zeros((2, *shape), np.uint8), batch=True)
     assert "op 0 of `transforms`" in "".join(caught.value.__notes__)

@@ -137,7 +137,7 @@ def test_floats_beyond_black_and_white_have_the_gamma_of_these():
 def test_values_from_the_threshold_on_are_inverted(threshold, dtype):
     x = images(dtype=dtype)
     white = dtype(255 if dtype == np.uint8 else 1)
-    x.reshape(-1)[:4] = 0, white, 51, 50
+    x.reshape(-1)[:4] = 0, white, white / 5, white / dtype(5.1)
     applied = Applied(x, Solarize(threshold))
     for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
         share = rng.uniform(*threshold) if isinstance(threshold, tuple) else threshold
@@ -251,7 +251,7 @@ EVERY_OP = [Gamma(), Solarize((0, 1)), Posterize((1, 8)), Invert(0.5), AutoContr
 @pytest.mark.parametrize("op", EVERY_OP, ids=repr)
 def test_what_is_no_image_is_refused_by_every_op(op):
     with pytest.raises(lx.ArgumentError, match=f"{op.name} takes images of shape"):
-        lx.pipeline([op])(np.zeros((2, 7, 10), np.uint8))
+        lx.pipeline([op])(np.zeros((2, 7, 10), np.uint8), batch=True)
 
 
 @pytest.mark.parametrize("op", EVERY_OP, ids=repr)

@@ -66,6 +66,7 @@ def test_samples_of_any_shape_and_dtype_are_normalized(shape, dtype, mean, std):
 numbers = st.floats(-1e6, 1e6, width=32)
 
 
+@pytest.mark.filterwarnings("ignore:.* on the scale from 0 to 1")
 @settings(deadline=None, max_examples=30)
 @given(
     samples=st_numpy.arrays(np.int32, (3, 4)),
@@ -191,4 +192,4 @@ MISFITS = [
 @pytest.mark.parametrize(("op", "samples", "message"), MISFITS)
 def test_samples_that_do_not_fit_are_refused_with_the_op_and_their_spec(op, samples, message):
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
-        lx.pipeline([op])(samples)
+        lx.pipeline([op])(samples, batch=True)
