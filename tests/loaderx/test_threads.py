@@ -469,6 +469,7 @@ def test_a_state_that_is_set_while_another_thread_takes_batches_is_kept():
 FIRST_BATCH = """
 import os, signal, sys, threading
 import numpy as np
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
 data = np.zeros((64, 8, 8, 3), np.uint8)
 threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT)).start()
 def make():

@@ -338,7 +338,9 @@ def test_a_tuple_is_split_into_tuples():
     )
 
 
-@pytest.mark.parametrize("data", [ARRAY, NPDataset(ARRAY), list(ARRAY), Rows()], ids=lambda data: type(data).__name__)
+@pytest.mark.parametrize(
+    "data", [ARRAY, NPDataset(ARRAY), list(ARRAY), Rows()], ids=lambda data: type(data).__name__
+)
 def test_whatever_is_a_source_is_split(data):
     parts = split(data, 0.5), as_source(data).split(0.5)
     assert_same(tuple(part[:] for part in parts[0]), tuple(part[:] for part in parts[1]))
