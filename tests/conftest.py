@@ -4,6 +4,6 @@ import signal
 
 
 def pytest_configure():
-    """Have Ctrl-C work in tests that press it: a process in the background (`make test &`) ignores it, and children too."""
+    """Have Ctrl-C work in tests that press it: a process in the background, as by `make test &`, ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
