@@ -93,6 +93,8 @@ class LoaderIterator:
         # Who is in `next` or `set_state`: {"thread": identifier}. A dict can be claimed atomically, and freed by a
         # statement that no signal handler interrupts; the release of a lock can be interrupted.
         self._turn: dict[str, int] = {}
+        # Threads that wait for their turn, the first one first; their identifiers are the keys.
+        self._queue: dict[int, None] = {}
         self._recent_best_seconds = math.inf
         self._batches = 0
         self._waiting = 0.0
@@ -231,8 +233,18 @@ class LoaderIterator:
             self._start_pool()
             self._pool.closed = closed
             self._pending_is_stale = True
-        while self._turn.setdefault("thread", own) != own:
-            time.sleep(TURN_SECONDS)
+            self._queue.clear()
+        if not self._queue and self._turn.setdefault("thread", own) == own:
+            return
+        try:
+            self._queue[own] = None
+            # The list is made at once; an iterator would notice that other threads come and go.
+            while list(self._queue)[0] != own or self._turn.setdefault("thread", own) != own:  # noqa: RUF015
+                time.sleep(TURN_SECONDS)
+        finally:
+            # Without a call, in which an interrupt could come.
+            if own in self._queue:
+                del self._queue[own]
 
     def _record_work(self, seconds: float) -> None:
         # About the least that a batch took lately: one that was slow by chance does not count.

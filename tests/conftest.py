@@ -2,8 +2,20 @@
 
 import signal
 
+DEFAULTS = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGHUP: signal.SIG_DFL,
+    signal.SIGTERM: signal.SIG_DFL,
+}
+
+
+def heed_signals():
+    """Have signals work in this process and its children: by `nohup make test &` some are ignored."""
+    for number, handler in DEFAULTS.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
 
 def pytest_configure():
-    """Have Ctrl-C work in tests that press it: a process in the background, as by `make test &`, ignores it."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Prepare for tests that send signals."""
+    heed_signals()

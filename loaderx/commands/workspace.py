@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -64,7 +65,8 @@ class Workspace:
 
     def _check(self) -> None:
         """Refuse what is not a folder of ours: an empty one is as good as new."""
-        if not self.path.is_symlink() and (self.path.is_dir() or not self.path.exists()):
+        # One look at it: between two it may be removed and made again.
+        if stat.S_ISDIR(self.path.lstat().st_mode):
             lock = self.path / LOCK
             # In this order: what is removed meanwhile raises, and is looked at once more.
             found = os.listdir(self.path)  # noqa: PTH208 - the same

@@ -10,12 +10,12 @@ from loaderx.errors import ArgumentError, TransformError
 from loaderx.kernels.random import DRAWS
 from loaderx.shuffle import derive, number_of
 from loaderx.spec import Spec
+from loaderx.transforms.advice import advice
 from loaderx.transforms.authoring import Author
 from loaderx.transforms.channels import Channels, check_channels
 from loaderx.transforms.combinators import leaves
 from loaderx.transforms.image import ImageTransform
 from loaderx.transforms.lengths import AtMost, is_length
-from loaderx.transforms.mistakes import advice
 from loaderx.transforms.mix import CutMix, MixTransform
 from loaderx.transforms.points import (
     NUMBERS,
@@ -191,7 +191,7 @@ class Book:
         if not isinstance(op, Transform):
             warn(
                 f"{name_of(op)!r} is a plain Python function: it runs once per sample under the GIL, some 100 times "
-                f"slower than compiled code. {advice(op)}"
+                f"slower than compiled code; {advice(op)}."
             )
 
     def _examine(self, op: Transform, chain: Chain) -> None:

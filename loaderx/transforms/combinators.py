@@ -12,8 +12,8 @@ from loaderx.errors import ArgumentError
 from loaderx.kernels.compilation import jitable
 from loaderx.spec import Spec
 
+from .advice import advice
 from .authoring import Author
-from .mistakes import advice
 from .mix import MixTransform
 from .transform import Transform, as_number, between, is_integer
 
@@ -170,8 +170,8 @@ def as_ops(name: str, given: Several[Any]) -> tuple[Transform, ...]:
                 f"{name}: {op.name} mixes samples of a batch and cannot be left to chance."
             )
         if not isinstance(op, Transform):
-            hint = advice(op) if callable(op) else ""
-            raise ArgumentError(f"{name} takes compiled transforms, not {op!r}. {hint}".rstrip())
+            hint = f": {advice(op)}" if callable(op) else ""
+            raise ArgumentError(f"{name} takes compiled transforms, not {op!r}{hint}.")
     return tuple(found)
 
 

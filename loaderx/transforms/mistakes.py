@@ -11,13 +11,6 @@ from loaderx.kernels.draws import METHODS
 
 UNKNOWN, RNG = object(), object()
 STANDARD = sysconfig.get_path("stdlib")
-# Libraries that people call from transforms, and that Numba knows nothing of.
-FOREIGN = frozenset(
-    (
-        *("PIL", "albumentations", "cv2", "imageio", "jax", "kornia", "librosa", "pandas", "scipy"),
-        *("skimage", "tensorflow", "torch", "torchaudio", "torchvision"),
-    )
-)
 
 
 def check_function(function: types.FunctionType, arrays: list[str]) -> None:
@@ -47,26 +40,6 @@ def check_draws(function: types.FunctionType) -> None:
                 raise ArgumentError(
                     f"transform {name!r} uses `rng.{method}`; in compiled code `rng` has {', '.join(METHODS)}."
                 )
-
-
-def advice(function: Any) -> str:
-    """What makes a plain callable faster: compiling it, where that can be."""
-    plain = function if isinstance(function, types.FunctionType) else None
-    seen = [type(function)] if plain is None else [value for _, value in _loaded(plain, set())]
-    homes = [getattr(value, "__module__", None) or getattr(value, "__name__", "") for value in seen]
-    found = next(
-        (home for home in (str(home).split(".")[0] for home in homes) if home in FOREIGN), None
-    )
-    if plain is not None and found is None:
-        return (
-            "If Python and NumPy are all it needs, write it so that it changes `x` in place, and decorate it with "
-            "`@loaderx.transform` to have it compiled."
-        )
-    reason = "is not a function written with `def`" if found is None else f"needs {found}"
-    return (
-        f"It {reason}, so it cannot be compiled. What helps: an op of loaderx.transforms that does the same, doing "
-        "its work once and storing the result (`loaderx convert`), or, if it releases the GIL, more `workers`."
-    )
 
 
 def check_parameters(function: types.FunctionType, arrays: list[str]) -> None:

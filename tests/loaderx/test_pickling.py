@@ -605,8 +605,13 @@ def test_ops_are_copied(op):
 
 
 def test_no_op_is_left_out():
-    kinds = {name for name in dir(T) if inspect.isclass(getattr(T, name))} - {"Choice", "Transform"}
-    assert {type(op).__name__ for op in OPS} >= kinds
+    kinds = {name for name in dir(T) if inspect.isclass(getattr(T, name))}
+    assert {type(op).__name__ for op in OPS} >= kinds - {"Channels", "Choice", "Transform"}
+
+
+def test_stated_channels_are_copied():
+    for other in ways(T.Channels(12, 13)):
+        assert other.numbers == (12, 13)
 
 
 @pytest.mark.parametrize("author", [brighten, upper, marked], ids=lambda author: author.py.__name__)

@@ -17,6 +17,7 @@ import time
 import traceback
 from pathlib import Path
 
+from tests.conftest import heed_signals
 from tests.soak import trials
 
 
@@ -72,4 +73,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     os.chdir(Path(__file__).parents[2])
+    heed_signals()
     sys.exit(main())

@@ -183,7 +183,5 @@ def test_a_number_that_jax_cannot_hold_is_named_by_its_row():
 
 def test_without_polars_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(
-        ModuleNotFoundError, match=r'PolarsDataset needs polars.*"loaderx\[polars\]"'
-    ):
+    with pytest.raises(ModuleNotFoundError, match=r'PolarsDataset needs polars.*"\.\[polars\]"'):
         PolarsDataset("rows.parquet")

@@ -9,8 +9,8 @@ from scipy import stats
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
 from loaderx.spec import Spec
+from loaderx.transforms.advice import advice
 from loaderx.transforms.combinators import Blend, Rounds, as_branches
-from loaderx.transforms.mistakes import advice
 from tests.loaderx.transforms.images import apply, images
 
 
@@ -210,7 +210,7 @@ def test_other_probabilities_and_numbers_need_no_other_code():
         ),
         (
             lambda: T.Maybe(0.5, np.negative),
-            "Maybe takes compiled transforms, not <ufunc 'negative'>. " + advice(np.negative),
+            "Maybe takes compiled transforms, not <ufunc 'negative'>: " + advice(np.negative) + ".",
         ),
         (lambda: T.OneOf(3), "OneOf takes compiled transforms, not 3."),
         (
