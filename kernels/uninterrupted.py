@@ -5,6 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 
+# One at a time: of two threads that import the same packages one may see a half of them.
+_LOCK = threading.RLock()
+
+
 def uninterrupted(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a thread of its own and wait for it there, since signal handlers run in the main thread only.
 
@@ -12,13 +16,15 @@ def uninterrupted(function: Callable[..., Any], *arguments: Any) -> Any:
     again by the next one who needs it: what it had registered with Numba or JAX is then registered twice, and fails.
     """
     if threading.current_thread() is not threading.main_thread():
-        return function(*arguments)
+        with _LOCK:
+            return function(*arguments)
     results: list[Any] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            results.append(function(*arguments))
+            with _LOCK:
+                results.append(function(*arguments))
         except BaseException as error:  # noqa: BLE001 - it is raised in the caller
             errors.append(error)
 

@@ -503,9 +503,9 @@ def test_ctrl_c_at_any_moment_of_a_first_batch_leaves_a_process_that_can_go_on()
             )
             for number in range(4)
         ]
-        for process in running:
-            output, errors = process.communicate(timeout=100)
-            assert (process.returncode, output) == (0, "fine\n"), errors
+        ended = [(*process.communicate(timeout=100), process.returncode) for process in running]
+        for output, errors, status in ended:
+            assert (status, output) == (0, "fine\n"), errors
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
