@@ -14,6 +14,7 @@ from typing import Protocol
 from benchmarks import (
     alone,
     catalogue,
+    edit_loop,
     gather,
     on_device,
     overhead,
@@ -38,6 +39,7 @@ DETAILS: dict[str, Callable[[bool], Iterable[Measured]]] = {
     "alone": lambda _peers: alone.run(),
     "overhead": lambda _peers: overhead.run(),
     "catalogue": catalogue.run,
+    "edit-loop": lambda _peers: edit_loop.run(),
     "records": lambda _peers: records.run(),
     "on_device": on_device.run,
     "sharded": lambda _peers: sharded.run(),

@@ -63,9 +63,9 @@ def _folders(sources: Path) -> list[Path]:
     apart = f"kernels-{hashlib.sha256(str(sources.absolute()).encode()).hexdigest()[:16]}"
     beside = sources / "__pycache__"
     folders = []
-    if config.CACHE_DIR:
-        named = private_folder(Path(config.CACHE_DIR))
-        folders += [named / apart] if named else []
+    named = private_folder(Path(config.CACHE_DIR)) if config.CACHE_DIR else None
+    if named:
+        return [named / apart]
     exists = beside.exists()
     if is_private(beside) or not exists:
         folders.append(beside)

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-
 # One at a time: of two threads that import the same packages one may see a half of them.
 _LOCK = threading.RLock()
 
