@@ -14,22 +14,30 @@ CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types bench gallery clean
+.PHONY: help demo test test-long soak lint types bench gallery clean
 
 help:
-	@echo "make demo    train a small Flax model on the digits data set and report accuracy and speed"
-	@echo "make test    run the tests"
-	@echo "make lint    check style, formatting and the direction of imports"
-	@echo "make types   check types with mypy --strict"
-	@echo "make bench   measure against other loaders, which it installs; writes the README's table and charts"
-	@echo "make gallery draw what every image op does to a photograph, in loaderx/transforms"
-	@echo "make clean   remove .venv and everything else that was generated"
+	@echo "make demo       train a small Flax model on the digits data set and report accuracy and speed"
+	@echo "make test       run the tests"
+	@echo "make test-long  run the tests that take long, too"
+	@echo "make soak       try random configurations, exits, kills, forks and signals for half an hour"
+	@echo "make lint       check style, formatting and the direction of imports"
+	@echo "make types      check types with mypy --strict"
+	@echo "make bench      measure against other loaders, which it installs; writes the README's table and charts"
+	@echo "make gallery    draw what every image op does to a photograph, in loaderx/transforms"
+	@echo "make clean      remove .venv and everything else that was generated"
 
 demo: $(VENV)/.installed-examples
 	$(BIN)/python -m loaderx demo
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
+
+test-long: $(VENV)/.installed-test
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder -m "long or not long"
+
+soak: $(VENV)/.installed-test
+	$(BIN)/python -m tests.soak
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -46,7 +46,9 @@ def main() -> int:
             if seed is None:
                 return
             rng = random.Random(seed)
-            kind = given.only or rng.choices(list(trials.TRIALS), list(trials.SHARES.values()))[0]
+            # Drawn in any case: what follows is then the same with --only.
+            drawn = rng.choices(list(trials.TRIALS), list(trials.SHARES.values()))[0]
+            kind = given.only or drawn
             try:
                 note = trials.TRIALS[kind](rng, home)
             except Exception:  # noqa: BLE001 - a failure is what is looked for

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import hashlib
 import json
+import multiprocessing
 import os
 import pickle
 import random
@@ -159,6 +160,22 @@ def copied(loader, steps, rng):
     return iterated(copy.deepcopy(loader), steps, rng)
 
 
+def spawned(loader, steps, rng):
+    """A loader that is sent to a new process."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(iterated, (loader, steps, None))
+
+
+def in_epochs(loader, steps, rng):
+    """Epoch after epoch, up to the end of the stream."""
+    found, epoch = [], 0
+    while len(found) < steps and epoch != loader.num_epochs:
+        with loader.epoch(epoch) as iterator:
+            found += take(iterator, steps)
+        epoch += 1
+    return found[:steps]
+
+
 def forked(loader, steps, rng):
     """A child that goes on where its parent is; both get the same."""
     with iter(loader) as iterator:
@@ -259,6 +276,8 @@ WAYS = {
     "resumed": resumed,
     "pickled": pickled,
     "copied": copied,
+    "spawned": spawned,
+    "in epochs": in_epochs,
     "forked": forked,
     "shared": shared_by_threads,
     "interrupted": interrupted,

@@ -17,7 +17,7 @@ from tests.soak import stream
 
 ROOT = Path(__file__).parents[2]
 # A process that takes longer hangs: the longest compiles everything anew on a busy machine.
-PATIENCE = 180
+PATIENCE = 300
 CRASHES = (
     "terminate called",
     "FATAL",
@@ -35,6 +35,7 @@ def start(program: list[str], cache: Path, **options) -> subprocess.Popen:
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
+        "PYTHONFAULTHANDLER": "1",
         "LOADERX_CACHE_DIR": str(cache / "loaderx"),
         "NUMBA_CACHE_DIR": str(cache / "numba"),
     }
@@ -55,9 +56,11 @@ def end(process: subprocess.Popen, allowed: tuple[int, ...] = (0,)) -> tuple[str
     try:
         output, errors = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
-        process.kill()
+        # The stacks of its threads, by `faulthandler`.
+        process.send_signal(signal.SIGABRT)
         output, errors = process.communicate()
-        raise AssertionError(f"hung; it wrote\n{output}\n{errors}") from None
+        command = " ".join(map(str, process.args[1:]))
+        raise AssertionError(f"hung: {command}\n{output}\n{errors}") from None
     words = [word for word in CRASHES if word in errors]
     ended = process.returncode in allowed and not words
     assert ended, f"status {process.returncode}, {words}\n{output}\n{errors}"
