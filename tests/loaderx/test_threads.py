@@ -540,6 +540,8 @@ def test_ctrl_c_while_waiting_is_a_keyboard_interrupt_and_loses_nothing():
 # What could happen at any moment of a call is made to happen at each of them in turn. CPython runs signal handlers
 # and lets other threads run at the start of a function, after a call and at the end of a loop's body.
 SWITCHES = ("CALL", "JUMP_BACKWARD")
+# Rounds without any action come first: CPython 3.13 reports the byte code of a function from its second call on.
+FIRST_ROUND = -2
 # Called when a reference is dropped: what is raised in there is reported and lost, by Python itself.
 CALLBACKS = ("_give_back", "request_stop")
 
@@ -646,7 +648,7 @@ def open_loader(request, monkeypatch):
 @pytest.mark.parametrize("prefetch", [1, 3])
 @in_a_thread
 def test_ctrl_c_at_any_moment_of_next_loses_and_repeats_nothing(open_loader, prefetch):
-    for number in itertools.count():
+    for number in itertools.count(FIRST_ROUND):
         with iter(open_loader(prefetch)) as iterator:
             batches = [next(iterator), next(iterator)]
             came = happens_at(number, press_ctrl_c)
@@ -662,7 +664,7 @@ def test_ctrl_c_at_any_moment_of_next_loses_and_repeats_nothing(open_loader, pre
             with pytest.raises(StopIteration):
                 next(iterator)
         np.testing.assert_array_equal(np.concatenate(batches), DATA)
-        if not came:
+        if number >= 0 and not came:
             break
     assert number > 10, "the moments of a call were counted"
 
@@ -670,7 +672,7 @@ def test_ctrl_c_at_any_moment_of_next_loses_and_repeats_nothing(open_loader, pre
 @in_a_thread
 def test_ctrl_c_at_any_moment_of_set_state_leaves_the_old_or_the_new_state():
     loader = loader_of(prefetch=3, num_epochs=1)
-    for number in itertools.count():
+    for number in itertools.count(FIRST_ROUND):
         with iter(loader) as iterator:
             old = iterator.get_state()
             for _ in range(5):
@@ -682,7 +684,7 @@ def test_ctrl_c_at_any_moment_of_set_state_leaves_the_old_or_the_new_state():
             rest = list(iterator)
             assert len(rest) in (10, 5)
         np.testing.assert_array_equal(np.concatenate(rest), DATA[-4 * len(rest) :])
-        if not came:
+        if number >= 0 and not came:
             break
     assert number > 3, "the moments of a call were counted"
 
@@ -690,7 +692,7 @@ def test_ctrl_c_at_any_moment_of_set_state_leaves_the_old_or_the_new_state():
 @pytest.mark.parametrize("prefetch", [1, 3])
 @in_a_thread
 def test_closing_at_any_moment_of_next_gives_the_batch_or_an_error(open_loader, prefetch):
-    for number in itertools.count():
+    for number in itertools.count(FIRST_ROUND):
         iterator = iter(open_loader(prefetch))
         next(iterator)
         next(iterator)
@@ -700,8 +702,11 @@ def test_closing_at_any_moment_of_next_gives_the_batch_or_an_error(open_loader, 
             np.testing.assert_array_equal(outcome, DATA[8:12])
         else:
             assert isinstance(outcome, ClosedError | OSError)
-        if not came:
-            break
+        if number >= 0:
+            if not came:
+                break
+        else:
+            iterator.close()
         with pytest.raises(ClosedError):
             next(iterator)
     iterator.close()
@@ -712,7 +717,7 @@ def test_closing_at_any_moment_of_next_gives_the_batch_or_an_error(open_loader, 
 @in_a_thread
 def test_a_call_out_of_next_is_refused_as_generators_do_or_comes_before_or_after_it(call):
     refused = 0
-    for number in itertools.count():
+    for number in itertools.count(FIRST_ROUND):
         with iter(loader_of(transform=lambda batch: batch)) as iterator:
             inner = []
 
@@ -733,6 +738,6 @@ def test_a_call_out_of_next_is_refused_as_generators_do_or_comes_before_or_after
             if len(batches) == len(inner):
                 assert inner == ["this iterator is already executing, in this thread."]
                 refused += 1
-        if not came:
+        if number >= 0 and not came:
             break
     assert refused > 10

@@ -196,7 +196,7 @@ def refused(*words):
 
 
 def test_parameters_that_are_missing_or_unknown_are_refused():
-    with refused("'scale'", "low, high=2.0", "missing a required argument: 'low'"):
+    with refused("'scale'", "low, high=2.0", "missing a required (keyword-only )?argument: 'low'"):
         scale()
     with refused("'clip'", "most", "unexpected keyword argument 'least'"):
         clip(most=1, least=0)
