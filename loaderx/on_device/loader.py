@@ -84,7 +84,10 @@ class DeviceLoader:
             raise ArgumentError(f"`shuffle` (={shuffle!r}) must be True or False.")
         for op in transforms:
             if not callable(op):
-                raise ArgumentError(f"`transforms` has {op!r}, which is no function.")
+                raise ArgumentError(
+                    f"`transforms` has {op!r}; a DeviceLoader takes a list of ops of loaderx.on_device.transforms, and "
+                    "functions of (batch, key)."
+                )
         self._shuffle = Shuffle(self.rows) if shuffle else None
         self._seed = _seed(seed)
         self._remainder = remainder

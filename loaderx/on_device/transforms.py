@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from loaderx.compiler.cautions import warn
 from loaderx.errors import ArgumentError
+from loaderx.transforms.channels import USUAL
 from loaderx.written import Written
 
 from .words import Pair, draw, fold, high_word
@@ -89,6 +91,11 @@ class Normalize(DeviceTransform):
         (field,) = self.fields
         x = batch[field]
         largest = np.iinfo(x.dtype).max if jnp.issubdtype(x.dtype, jnp.integer) else 1
+        if largest > 1 and max(np.max(self._mean), np.max(self._std)) > 1:
+            warn(
+                f"{self!r} gets {x.dtype}, which it divides by {largest} before: `mean` and `std` must be on the "
+                "scale from 0 to 1."
+            )
         scale = (1 / (self._std * largest)).astype(np.float32)
         bias = (-self._mean / self._std).astype(np.float32)
         return {**batch, field: x.astype(jnp.float32) * scale + bias}
@@ -178,6 +185,15 @@ def _images(name: str, x: Any) -> Any:
     if x.ndim not in (3, 4):
         raise ArgumentError(
             f"{name!r} must hold images of (height, width) or (height, width, channels), not of {x.shape[1:]}."
+        )
+    if x.ndim == 4 and x.shape[3] not in USUAL:
+        hint = (
+            " Channels first? Transpose to (height, width, channels)."
+            if x.shape[1] in USUAL
+            else ""
+        )
+        raise ArgumentError(
+            f"{name!r} must hold images of (height, width, channels) with 1 to 4 channels, not of {x.shape[1:]}.{hint}"
         )
     return x
 

@@ -381,7 +381,7 @@ X = {"x": np.arange(10)}
         (X, {"seed": 2**64}, r"`seed` \(=\d+\) must be an integer from 0"),
         (X, {"seed": 1.5}, r"`seed` \(=1.5\) must be an integer"),
         (X, {"shuffle": "yes"}, r"`shuffle` \(='yes'\) must be True or False"),
-        (X, {"transforms": [3]}, r"`transforms` has 3, which is no function"),
+        (X, {"transforms": [3]}, r"`transforms` has 3; a DeviceLoader takes a list of ops"),
     ],
 )
 def test_bad_arguments_are_refused(data, options, message):

@@ -105,6 +105,13 @@ def test_normalize_is_that_of_the_host(images):
     assert_same_stream({"image": images}, *one_field(pair), compare=close)
 
 
+def test_normalize_warns_of_a_mean_on_the_scale_of_bytes():
+    op = device.Normalize([123.7] * 3, [58.4] * 3)
+    loader = DeviceLoader({"image": IMAGES}, batch_size=4, transforms=[op])
+    with pytest.warns(UserWarning, match=r"divides by 255 before.*from 0 to 1"):
+        loader.next(loader.init())
+
+
 def mixed(alpha, rows=2000):
     """The shares that were drawn, from images that are 0 and 1 by turns."""
     numbers = np.arange(rows, dtype=np.float32)
@@ -160,6 +167,12 @@ def test_wrong_parameters_are_refused(make, message):
         ),
         (device.RandomCrop(2), np.zeros((4, 2)), r"'image' must hold images"),
         (device.RandomFlip(), np.zeros((4, 2)), r"'image' must hold images"),
+        (device.RandomFlip(), np.zeros((4, 3, 16, 16)), r"1 to 4 channels, .* Channels first\?"),
+        (
+            device.RandomCrop(8),
+            np.zeros((4, 16, 16, 5)),
+            r"1 to 4 channels, not of \(16, 16, 5\)",
+        ),
         (device.MixUp(fields="image"), IMAGES, r"MixUp mixes floats, not 'image' of uint8"),
     ],
 )
