@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from numba.core import config
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import register_jitable
 
 from . import progress
 from .code_cache import CodeCache
 from .folders import cache_folder, is_private, private_folder
+from .uninterrupted import uninterrupted
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 progress.install()
@@ -55,7 +57,21 @@ def _compiled(function: Function, nogil: bool) -> Function:
         compiled._cache = CodeCache(
             functools.partial(_folders, file.parent), name.replace("<", "").replace(">", ""), stamp
         )
+    # What a call with arguments of new types ends in.
+    compiled._compile_for_args = functools.partial(
+        compile_uninterrupted, compiled._compile_for_args
+    )
     return compiled  # type: ignore[no-any-return]
+
+
+def compile_uninterrupted(
+    compile_function: Callable[..., Any], *arguments: Any, **named: Any
+) -> Any:
+    """Compile or load a function where Ctrl-C does not reach it."""
+    if global_compiler_lock.is_locked():
+        # By this thread, in the middle of another compilation: one more thread would wait for it for ever.
+        return compile_function(*arguments, **named)
+    return uninterrupted(compile_function, *arguments, **named)
 
 
 def _folders(sources: Path) -> list[Path]:

@@ -4,13 +4,13 @@ import functools
 import sys
 from importlib.util import find_spec
 
-from .uninterrupted import uninterrupted
+from .uninterrupted import import_uninterrupted
 
 
 @functools.cache
 def import_numba() -> None:
     """Import Numba, and what it would import itself when it compiles or loads its first function."""
-    uninterrupted(_import_all)
+    import_uninterrupted(_import_all)
 
 
 def _import_all() -> None:

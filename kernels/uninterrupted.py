@@ -1,36 +1,46 @@
-"""Calls that Ctrl-C does not reach, for imports that must not be left half-way."""
+"""Calls that Ctrl-C does not reach: imports and compilations, which must not be left half-way."""
 
 import threading
 from collections.abc import Callable
 from typing import Any
 
-# One at a time: of two threads that import the same packages one may see a half of them.
-_LOCK = threading.RLock()
 
-
-def uninterrupted(function: Callable[..., Any], *arguments: Any) -> Any:
+def uninterrupted(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Call a function in a thread of its own and wait for it there, since signal handlers run in the main thread only.
 
     KeyboardInterrupt is raised at once while the function goes on. A module whose import is interrupted is imported
     again by the next one who needs it: what it had registered with Numba or JAX is then registered twice, and fails.
+    An interrupt in one of the callbacks of LLVM is lost, or frees its memory twice.
     """
     if threading.current_thread() is not threading.main_thread():
-        with _LOCK:
-            return function(*arguments)
+        return function(*arguments, **named)
     results: list[Any] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            with _LOCK:
-                results.append(function(*arguments))
+            results.append(function(*arguments, **named))
         except BaseException as error:  # noqa: BLE001 - it is raised in the caller
             errors.append(error)
 
-    # Not a daemon: an interpreter that ends in the middle of an import waits for it.
+    # Not a daemon: an interpreter that ends in the middle of this waits for it.
     thread = threading.Thread(target=run, name="loaderx-uninterrupted")
     thread.start()
     thread.join()
     if errors:
         raise errors.pop()
     return results[0]
+
+
+# One import at a time: of two threads that import the same packages one may see a half of them.
+_IMPORTING = threading.RLock()
+
+
+def import_uninterrupted(load: Callable[[], Any]) -> Any:
+    """Call a function that imports."""
+
+    def run() -> Any:
+        with _IMPORTING:
+            return load()
+
+    return uninterrupted(run)

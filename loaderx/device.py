@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .buffers import ALIGNMENT
 from .errors import ArgumentError, DataError
-from .kernels.uninterrupted import uninterrupted
+from .kernels.uninterrupted import import_uninterrupted
 from .ranges import Range, Ranges, count, union
 from .spec import Spec, narrowed
 
@@ -43,7 +43,7 @@ class JaxHandOff:
 
     def __init__(self, shardings: "Shardings" = None, default_device: Any = None) -> None:
         # In one go: an interrupted import of JAX cannot be repeated.
-        uninterrupted(importlib.import_module, "jax")
+        import_uninterrupted(lambda: importlib.import_module("jax"))
         import jax
 
         self._jax = jax

@@ -26,7 +26,7 @@ from loaderx.errors import TransformError, annotate
 from loaderx.kernels import pixels, windows
 from loaderx.kernels.calls import fetch
 from loaderx.kernels.code_cache import CodeCache
-from loaderx.kernels.compilation import source_hash
+from loaderx.kernels.compilation import compile_uninterrupted, source_hash
 from loaderx.kernels.draws import METHODS, start_draws
 from loaderx.kernels.memory import copy_bytes, pointer
 from loaderx.kernels.random import fold
@@ -157,7 +157,7 @@ class Driver:
                         store.mark_used(lock)
                     else:
                         stack.enter_context(store.locked(lock))
-                drive.compile(signature)
+                compile_uninterrupted(drive.compile, signature)
             except Exception as error:
                 # Not NumbaError alone: what Numba says of `import` and `with` is none.
                 path = drive.py_func.__code__.co_filename

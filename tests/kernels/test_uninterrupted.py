@@ -1,0 +1,98 @@
+"""Imports and compilations go on where Ctrl-C cannot reach them."""
+
+import _thread
+import threading
+
+import numpy as np
+import pytest
+from numba.core import config
+from numba.core.compiler_lock import global_compiler_lock
+
+from loaderx.kernels import compilation
+from loaderx.kernels.uninterrupted import import_uninterrupted, uninterrupted
+
+pytestmark = pytest.mark.timeout(20)
+
+
+def test_ctrl_c_is_raised_at_once_and_the_function_goes_on():
+    began, proceed, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work():
+        began.set()
+        assert threading.current_thread() is not threading.main_thread()
+        _thread.interrupt_main()
+        assert proceed.wait(10)
+        ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        uninterrupted(work)
+    assert began.is_set()
+    assert not ended.is_set()
+    proceed.set()
+    assert ended.wait(10)
+
+
+def test_results_and_errors_are_those_of_the_function():
+    assert uninterrupted(divmod, 17, 5) == (3, 2)
+    assert uninterrupted(dict, a=1) == {"a": 1}
+    with pytest.raises(ZeroDivisionError):
+        uninterrupted(divmod, 1, 0)
+
+
+def test_another_thread_calls_it_itself():
+    found = []
+
+    def run():
+        found.append(uninterrupted(threading.current_thread))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert found == [thread]
+
+
+def test_imports_come_one_at_a_time():
+    inside, most = [], []
+
+    def load():
+        inside.append(1)
+        most.append(len(inside))
+        threading.Event().wait(0.01)
+        inside.pop()
+
+    threads = [threading.Thread(target=import_uninterrupted, args=(load,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 8
+
+
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="numba may not compile")
+def test_kernels_are_compiled_in_another_thread_unless_this_one_compiles_already(monkeypatch):
+    threads = []
+
+    def noted(function, *arguments, **named):
+        def run():
+            threads.append(threading.current_thread())
+            return function(*arguments, **named)
+
+        return uninterrupted(run)
+
+    monkeypatch.setattr(compilation, "uninterrupted", noted)
+
+    @compilation.kernel
+    def double(x, out):
+        for i in range(x.shape[0]):
+            out[i] = 2 * x[i]
+
+    out = np.empty(3)
+    double(np.arange(3.0), out)
+    assert out.tolist() == [0, 2, 4]
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
+    narrow = np.empty(3, np.float32)
+    with global_compiler_lock:
+        double(np.arange(3, dtype=np.float32), narrow)
+    assert narrow.tolist() == [0, 2, 4]
+    assert len(threads) == 1
