@@ -25,7 +25,10 @@ def uninterrupted(function: Callable[..., Any], *arguments: Any, **named: Any) -
 
     # Not a daemon: an interpreter that ends in the middle of this waits for it.
     thread = threading.Thread(target=run, name="loaderx-uninterrupted")
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # the interpreter ends, and starts no more threads
+        return function(*arguments, **named)
     thread.join()
     if errors:
         raise errors.pop()

@@ -1,7 +1,11 @@
 """Imports and compilations go on where Ctrl-C cannot reach them."""
 
 import _thread
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,6 +53,21 @@ def test_another_thread_calls_it_itself():
     thread.start()
     thread.join()
     assert found == [thread]
+
+
+def test_exit_handlers_may_compile():
+    program = (
+        "import atexit, numpy as np, loaderx as lx\n"
+        "source = lx.NPDataset(np.arange(9))\n"
+        "atexit.register(lambda: print(source[np.array([8, 1])]))\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+    )
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "[8 1]\n", "")
 
 
 def test_imports_come_one_at_a_time():
