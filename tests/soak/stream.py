@@ -15,9 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-import loaderx
-from loaderx import transforms as T  # noqa: N812
-from tests.soak.transforms import brightness
+BEGAN = "began"
+if __name__ == "__main__":
+    # From here on a signal may come: an interrupted import of NumPy is NumPy's own affair.
+    print(BEGAN, flush=True)  # noqa: T201
+
+import loaderx  # noqa: E402
+from loaderx import transforms as T  # noqa: E402, N812
+from tests.soak.transforms import brightness  # noqa: E402
 
 ROWS = 203
 SHAPES = {"image": (24, 20, 3), "grey": (16, 16, 1), "vector": (12,)}

@@ -81,7 +81,7 @@ def walk(rng: random.Random, home: Path, configuration: dict, ways: list[str], c
 
 
 def digests(output: str) -> list[str]:
-    return json.loads(output)["digests"]
+    return json.loads(output.splitlines()[-1])["digests"]
 
 
 def shared(home: Path) -> Path:
@@ -226,6 +226,7 @@ def interrupts(rng: random.Random, home: Path) -> str:
     """Ctrl-C at any moment ends a process soon, and as Ctrl-C does."""
     configuration = stream.random_configuration(rng)
     process = walk(rng, home, configuration, rng.sample(["iterated", "resumed"], 2), shared(home))
+    assert process.stdout.readline() == f"{stream.BEGAN}\n"
     time.sleep(rng.random() * 3)
     process.send_signal(signal.SIGINT)
     _, errors = end(process, (0, 1, 130, -signal.SIGINT))
