@@ -240,6 +240,12 @@ def interrupted(loader, steps, rng):
     """Ctrl-C at random moments, caught; the iterator goes on exactly where it was."""
     ended = threading.Event()
     pauses = [rng.random() * 0.02 for _ in range(20)]
+    # Elsewhere than in the lines that are tried, an interrupt would end this test and not what it tests.
+    armed = [False]
+
+    def interrupt(number, frame):
+        if armed[0]:
+            raise KeyboardInterrupt
 
     def press():
         for pause in pauses:
@@ -247,25 +253,26 @@ def interrupted(loader, steps, rng):
                 return
             os.kill(os.getpid(), signal.SIGINT)
 
+    signal.signal(signal.SIGINT, interrupt)
     presser = threading.Thread(target=press)
+    presser.start()
     found = []
     iterator = iter(loader)
-    presser.start()
     while len(found) < steps:
         try:
+            armed[0] = True
             before = iterator.step
             batch = next(iterator)
             found.append((before, digest(batch)))
+            armed[0] = False
         except KeyboardInterrupt:
-            continue
+            armed[0] = False
         except StopIteration:
+            armed[0] = False
             break
-    while presser.is_alive():
-        try:
-            ended.set()
-            presser.join()
-        except KeyboardInterrupt:
-            continue
+    ended.set()
+    presser.join()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     iterator.close()
     # An interrupt between `next` and the list loses a batch to this loop, never to the stream.
     whole = by_number(loader, steps, rng)

@@ -190,6 +190,8 @@ def run_to_the_end(way: str, rng: random.Random, home: Path) -> None:
         text += (
             "import os, signal\nfrom IPython.core.interactiveshell import InteractiveShell\n"
             "shell = InteractiveShell.instance()\nshell.user_ns['make'] = make\n"
+            # CPython 3.11 cannot format an exception while another thread parses, as it does to compile.
+            "next(iter(make()))\n"
             "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
             "shell.run_cell('for batch in make(): pass')\n"
         )
