@@ -9,6 +9,8 @@ from llvmlite import ir
 from numba.core import config, types
 from numba.extending import intrinsic
 
+from .compilation import compile_uninterrupted
+
 WORD = ir.IntType(64)
 
 if config.DISABLE_JIT:
@@ -64,10 +66,12 @@ def address_of(function: Callable[..., int], arguments: int) -> int:
         callback = kind(function)
         _KEPT.append(callback)
         return ctypes.cast(callback, ctypes.c_void_p).value or 0
-    compiled: Any = function
-    types_of_arguments = (types.int64,) * arguments
-    compiled.compile(types_of_arguments)
-    result = compiled.overloads[types_of_arguments]
+    return int(compile_uninterrupted(_compiled_address, function, (types.int64,) * arguments))
+
+
+def _compiled_address(compiled: Any, signature: tuple[Any, ...]) -> int:
+    compiled.compile(signature)
+    result = compiled.overloads[signature]
     return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
 
 

@@ -10,7 +10,8 @@ def uninterrupted(function: Callable[..., Any], *arguments: Any, **named: Any) -
 
     KeyboardInterrupt is raised at once while the function goes on. A module whose import is interrupted is imported
     again by the next one who needs it: what it had registered with Numba or JAX is then registered twice, and fails.
-    An interrupt in one of the callbacks of LLVM is lost, or frees its memory twice.
+    An interrupt in one of the callbacks of LLVM is lost, or frees its memory twice; one while Numba enters its lock of
+    compilers leaves it locked, and everybody waits for ever.
     """
     if threading.current_thread() is not threading.main_thread():
         return function(*arguments, **named)

@@ -149,7 +149,8 @@ class Driver:
         with ExitStack() as stack:
             try:
                 if name is None or home is None:
-                    fill()
+                    # What it compiles on its way is not to be interrupted, either.
+                    compile_uninterrupted(fill)
                 else:
                     drive._cache = CodeCache(lambda: (home,), name, name, on_miss=fill)
                     lock = home / f"{name}.lock"
