@@ -14,6 +14,8 @@ def import_numba() -> None:
 
 
 def _import_all() -> None:
+    # NumPy imports it when Numba first asks for the type of an array.
+    import numpy.ma  # noqa: F401
     from numba.core import config
     from numba.np import linalg
 

@@ -1,8 +1,33 @@
 """Calls that Ctrl-C does not reach: imports and compilations, which must not be left half-way."""
 
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+_COUNTING = threading.Lock()
+# How many threads are inside of `garbage_of_its_own`, and whether the collector was on before the first.
+_inside: list[bool] = []
+
+
+@contextmanager
+def garbage_of_its_own() -> Iterator[None]:
+    """Collect the garbage of what runs in here in this thread, and not whenever and wherever a collection comes.
+
+    The finalizers of llvmlite take a lock, too: Ctrl-C in one of them, in the main thread, would leave that locked.
+    """
+    with _COUNTING:
+        _inside.append(gc.isenabled() or any(_inside))
+        gc.disable()
+    try:
+        yield
+    finally:
+        # All that came into being meanwhile is in the youngest generation.
+        gc.collect(0)
+        with _COUNTING:
+            if _inside.pop() and not _inside:
+                gc.enable()
 
 
 def uninterrupted(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -14,13 +39,15 @@ def uninterrupted(function: Callable[..., Any], *arguments: Any, **named: Any) -
     compilers leaves it locked, and everybody waits for ever.
     """
     if threading.current_thread() is not threading.main_thread():
-        return function(*arguments, **named)
+        with garbage_of_its_own():
+            return function(*arguments, **named)
     results: list[Any] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            results.append(function(*arguments, **named))
+            with garbage_of_its_own():
+                results.append(function(*arguments, **named))
         except BaseException as error:  # noqa: BLE001 - it is raised in the caller
             errors.append(error)
 

@@ -1,6 +1,7 @@
 """Imports and compilations go on where Ctrl-C cannot reach them."""
 
 import _thread
+import gc
 import os
 import subprocess
 import sys
@@ -41,6 +42,46 @@ def test_results_and_errors_are_those_of_the_function():
     assert uninterrupted(dict, a=1) == {"a": 1}
     with pytest.raises(ZeroDivisionError):
         uninterrupted(divmod, 1, 0)
+
+
+def test_garbage_is_collected_where_it_came_into_being():
+    class Cycle:
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            collectors.append(threading.current_thread())
+
+    collectors = []
+
+    def work():
+        Cycle()
+        [[] for _ in range(100_000)]  # would start the collector
+        assert not collectors
+        return threading.current_thread()
+
+    assert gc.isenabled()
+    worker = uninterrupted(work)
+    assert collectors == [worker]
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_on_afterwards_if_it_was_before(enabled):
+    (gc.enable if enabled else gc.disable)()
+    try:
+        threads = [
+            threading.Thread(target=uninterrupted, args=(sum, range(10**5))) for _ in range(9)
+        ]
+        for thread in threads:
+            thread.start()
+        with pytest.raises(ZeroDivisionError):
+            uninterrupted(divmod, 1, 0)
+        for thread in threads:
+            thread.join()
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
 
 
 def test_another_thread_calls_it_itself():

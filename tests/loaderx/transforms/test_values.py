@@ -193,3 +193,11 @@ MISFITS = [
 def test_samples_that_do_not_fit_are_refused_with_the_op_and_their_spec(op, samples, message):
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([op])(samples, batch=True)
+
+
+def test_one_mean_for_all_channels_is_that_of_every_plane():
+    images = np.random.default_rng(0).integers(0, 256, (5, 6, 7, 3), dtype=np.uint8)
+    planes = lx.pipeline([T.Normalize(0.4, 0.2, channels_first=True)])(images)
+    np.testing.assert_allclose(
+        planes, np.moveaxis((images / 255 - 0.4) / 0.2, -1, 1), rtol=1e-5, atol=1e-5
+    )
