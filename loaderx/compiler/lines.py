@@ -74,10 +74,10 @@ def write_scale(
     scale, bias = op.scale_and_bias(spec)
     if op.channels_first:
         kernel = text.function(pixels.scale_planes)
-        shape = image_shape(spec, op.name)
+        image = image_shape(spec, op.name)
         # One for all channels is listed for each.
-        scale, bias = np.resize(scale, shape[2]), np.resize(bias, shape[2])
-        source = text.array(address, shape, spec.dtype)
+        scale, bias = np.resize(scale, image[2]), np.resize(bias, image[2])
+        source = text.array(address, image, spec.dtype)
         out = text.array(target, result.shape, result.dtype)
     else:
         kernel = text.function(pixels.scale_pixels)
