@@ -1,28 +1,39 @@
 """Calls that Ctrl-C does not reach: imports and compilations, which must not be left half-way."""
 
 import gc
+import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 _COUNTING = threading.Lock()
-# How many threads are inside of `garbage_of_its_own`, and whether the collector was on before the first.
+# One entry for each thread inside of `OwnGarbage`: whether the collector was on before the first.
 _inside: list[bool] = []
 
 
-@contextmanager
-def garbage_of_its_own() -> Iterator[None]:
-    """Collect the garbage of what runs in here in this thread, and not whenever and wherever a collection comes.
+def _forget_threads() -> None:
+    """In a forked child nobody else is inside."""
+    if any(_inside):
+        gc.enable()
+    _inside.clear()
+    _COUNTING._at_fork_reinit()  # type: ignore[attr-defined]
+
+
+os.register_at_fork(after_in_child=_forget_threads)
+
+
+class OwnGarbage:
+    """Context whose garbage is collected in this thread, and not whenever and wherever a collection comes.
 
     The finalizers of llvmlite take a lock, too: Ctrl-C in one of them, in the main thread, would leave that locked.
     """
-    with _COUNTING:
-        _inside.append(gc.isenabled() or any(_inside))
-        gc.disable()
-    try:
-        yield
-    finally:
+
+    def __enter__(self) -> None:
+        with _COUNTING:
+            _inside.append(gc.isenabled() or any(_inside))
+            gc.disable()
+
+    def __exit__(self, *exception: object) -> None:
         # All that came into being meanwhile is in the youngest generation.
         gc.collect(0)
         with _COUNTING:
@@ -39,14 +50,14 @@ def uninterrupted(function: Callable[..., Any], *arguments: Any, **named: Any) -
     compilers leaves it locked, and everybody waits for ever.
     """
     if threading.current_thread() is not threading.main_thread():
-        with garbage_of_its_own():
+        with OwnGarbage():
             return function(*arguments, **named)
     results: list[Any] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            with garbage_of_its_own():
+            with OwnGarbage():
                 results.append(function(*arguments, **named))
         except BaseException as error:  # noqa: BLE001 - it is raised in the caller
             errors.append(error)
