@@ -1,9 +1,11 @@
 """Calls that Ctrl-C does not reach: imports and compilations, which must not be left half-way."""
 
+import atexit
 import gc
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 _COUNTING = threading.Lock()
@@ -11,8 +13,27 @@ _COUNTING = threading.Lock()
 _inside: list[bool] = []
 
 
+# The ends of calls that go on. Not their threads: on Python 3.11 one whose `join` was interrupted seems to have ended.
+_running: set[threading.Event] = set()
+
+
+def _join_running() -> None:
+    """Wait for calls that go on, at the end of the interpreter: in the middle of one of JAX's it would abort.
+
+    Python waits for them, too, but only until the next Ctrl-C.
+    """
+    for ended in list(_running):
+        while not ended.is_set():
+            with suppress(KeyboardInterrupt):
+                ended.wait()
+
+
+atexit.register(_join_running)
+
+
 def _forget_threads() -> None:
     """In a forked child nobody else is inside."""
+    _running.clear()
     if any(_inside):
         gc.enable()
     _inside.clear()
@@ -52,6 +73,7 @@ def uninterrupted(function: Callable[..., Any], *arguments: Any, **named: Any) -
     if threading.current_thread() is not threading.main_thread():
         with OwnGarbage():
             return function(*arguments, **named)
+    ended = threading.Event()
     results: list[Any] = []
     errors: list[BaseException] = []
 
@@ -61,13 +83,19 @@ def uninterrupted(function: Callable[..., Any], *arguments: Any, **named: Any) -
                 results.append(function(*arguments, **named))
         except BaseException as error:  # noqa: BLE001 - it is raised in the caller
             errors.append(error)
+        finally:
+            _running.discard(ended)
+            ended.set()
 
     # Not a daemon: an interpreter that ends in the middle of this waits for it.
     thread = threading.Thread(target=run, name="loaderx-uninterrupted")
+    _running.add(ended)
     try:
         thread.start()
     except RuntimeError:  # the interpreter ends, and starts no more threads
+        _running.discard(ended)
         return function(*arguments, **named)
+    ended.wait()
     thread.join()
     if errors:
         raise errors.pop()

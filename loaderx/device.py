@@ -1,5 +1,6 @@
 """The hand-off to JAX, and which part of a batch the devices of this process hold."""
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,21 @@ class Placement:
     shape: tuple[int, ...]
     blocks: Ranges
     shards: tuple[tuple[Any, int, tuple[slice, ...]], ...]
+
+
+@functools.cache
+def start_jax() -> None:
+    """Have JAX start its backend, and import what it imports then, where Ctrl-C does not reach it.
+
+    An interrupt in the middle of such an import leaves Python's lock of imports locked, and everybody waits for ever.
+    """
+
+    def put_something() -> None:
+        import jax
+
+        jax.device_put(np.zeros(1, np.float32)).block_until_ready()
+
+    import_uninterrupted(put_something)
 
 
 class JaxHandOff:
@@ -205,6 +221,7 @@ class JaxHandOff:
         known = self._known.get(kind)
         if known is not None:
             return known(parts)
+        start_jax()
         devices = [device for device, _, _ in placement.shards]
         pieces = [
             self._jax.device_put(part, device) for part, device in zip(parts, devices, strict=True)
@@ -222,6 +239,7 @@ class JaxHandOff:
         known = self._known.get(kind)
         if known is not None:
             return known([array])
+        start_jax()
         # Without a target the array is not committed to its device, as DLPack would do: a step that was compiled with
         # parameters fresh from their initialisation would compile again at its second call (2 s for a small model).
         # Aligned memory is shared all the same.

@@ -3,6 +3,7 @@
 import _thread
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +16,8 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from loaderx.kernels import compilation
 from loaderx.kernels.uninterrupted import import_uninterrupted, uninterrupted
+
+REPOSITORY = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -156,3 +159,35 @@ def test_kernels_are_compiled_in_another_thread_unless_this_one_compiles_already
         double(np.arange(3, dtype=np.float32), narrow)
     assert narrow.tolist() == [0, 2, 4]
     assert len(threads) == 1
+
+
+INTERRUPTED_TWICE = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from loaderx.kernels.uninterrupted import uninterrupted
+
+def work():
+    time.sleep(1.5)
+    Path(sys.argv[1]).write_text("done")
+
+def press():
+    for _ in range(2):
+        time.sleep(0.4)
+        os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=press, daemon=True).start()
+uninterrupted(work)
+"""
+
+
+def test_the_interpreter_waits_for_a_call_however_often_it_is_interrupted(tmp_path):
+    finished = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_TWICE, str(tmp_path / "file")],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "KeyboardInterrupt" in finished.stderr
+    assert finished.returncode in (1, 130, -signal.SIGINT)
+    assert (tmp_path / "file").read_text() == "done"

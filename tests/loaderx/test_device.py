@@ -1,6 +1,9 @@
 """The hand-off to JAX: no copy on the CPU, JAX's dtypes, and every layout over devices."""
 
-import threading
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -13,6 +16,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from loaderx import ArgumentError, DataError, DataLoader
 from tests.loaderx.settings import assert_holds, outcomes
 from tests.loaderx.sources.rows import NUMBERS, assert_same, for_jax, native, values
+from tests.waiting import join, started
+
+REPOSITORY = Path(__file__).parents[2]
 
 SMALL_FLOATS = [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn]
 
@@ -360,11 +366,8 @@ def threads_with_default_devices_of_their_own_share_a_loader():
         with jax.default_device(device), iter(loader) as iterator:
             found[device] = [next(iterator) for _ in range(20)]
 
-    threads = [threading.Thread(target=consume, args=(device,)) for device in jax.devices()]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    threads = [started(consume, device) for device in jax.devices()]
+    join(*threads)
     assert all(batch.devices() == {device} for device, own in found.items() for batch in own)
     assert len(found) == 8
 
@@ -532,3 +535,32 @@ def test_a_statement_that_does_not_hold_is_reported(monkeypatch):
     monkeypatch.setitem(STATEMENTS, "x64", {"wrong": wrong, "silent": silent})
     assert "this is wrong" in outcomes(STATEMENTS["x64"])["wrong"]
     assert "DID NOT RAISE" in outcomes(STATEMENTS["x64"])["silent"]
+
+
+STARTED = """
+import threading
+import jax
+import numpy as np
+import loaderx as lx
+
+names = []
+original = jax.device_put
+def noted(*given, **named):
+    names.append(threading.current_thread().name)
+    return original(*given, **named)
+jax.device_put = noted
+lx.DataLoader(np.zeros((8, 3)), batch_size=2).batch(0)
+print(names[0])
+"""
+
+
+def test_jax_starts_where_ctrl_c_does_not_reach_it():
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", STARTED],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout == "loaderx-uninterrupted\n"
