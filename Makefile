@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 
-# How many processes share the tests: files of tests, so that what one of them compiles is compiled once. In the order
-# of their names, by which those with long single tests (of distributed programs, examples) are not the last.
+# How many processes share the tests: files of tests, so that what one of them compiles is compiled once, but for the
+# folders and single tests that tests/conftest.py names. In the order of their names, by which those with long single
+# tests (of distributed programs, examples) are not the last.
 PROCESSES := 2
 
 # The interpreter .venv is made with: `make demo PYTHON=/path/to/python`. Without one, the first of these that is

@@ -33,3 +33,9 @@ def add_share(x: Any, shares: Any, number: Any, total: Any) -> None:
     else:
         for k in range(x.shape[0]):
             total[k] += np.float32(x[k]) * share
+
+
+@jitable
+def add_counted_share(x: Any, shares: Any, counter: Any, total: Any) -> None:
+    """The share of the chain that `counter` holds the number of, or of the sample itself where that is -1."""
+    add_share(x, shares, counter[0] + 1, total)

@@ -9,6 +9,7 @@ from llvmlite import ir
 from numba.core import config, types
 from numba.extending import intrinsic
 
+from . import numba_internals
 from .compilation import compile_uninterrupted
 
 WORD = ir.IntType(64)
@@ -66,13 +67,8 @@ def address_of(function: Callable[..., int], arguments: int) -> int:
         callback = kind(function)
         _KEPT.append(callback)
         return ctypes.cast(callback, ctypes.c_void_p).value or 0
-    return int(compile_uninterrupted(_compiled_address, function, (types.int64,) * arguments))
-
-
-def _compiled_address(compiled: Any, signature: tuple[Any, ...]) -> int:
-    compiled.compile(signature)
-    result = compiled.overloads[signature]
-    return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
+    signature = (types.int64,) * arguments
+    return int(compile_uninterrupted(numba_internals.compiled_address, function, signature))
 
 
 # Callbacks end with the object that made them.

@@ -1,9 +1,6 @@
-"""The one place for jit options, and for where compiled kernels are cached."""
+"""Compilation of kernels: the one place for jit options, and for how kernels are cached."""
 
 import functools
-import hashlib
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,25 +8,17 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from numba.core import config
-from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import register_jitable
 
 from . import progress
-from .code_cache import CodeCache
-from .folders import cache_folder, is_private, private_folder
+from .caching.files import CodeCache
+from .caching.packages import file_hash
+from .caching.store import kernel_folders
+from .numba_internals import is_compiling, set_cache, wrap_compilation
 from .uninterrupted import uninterrupted
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 progress.install()
-
-
-@functools.cache
-def source_hash() -> str:
-    """One hash over the source of all kernels."""
-    digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
 
 
 def kernel(function: Function) -> Function:
@@ -37,30 +26,29 @@ def kernel(function: Function) -> Function:
     return _compiled(function, nogil=True)
 
 
+def parallel_kernel(function: Function) -> Function:
+    """The same with `prange` over all cores; under the threading layer `workqueue` from one thread at a time only."""
+    return _compiled(function, nogil=True, parallel=True)
+
+
 def brief_kernel(function: Function) -> Function:
     """The same for microseconds of work: it keeps the GIL, which takes longer to get back while others want it."""
     return _compiled(function, nogil=False)
 
 
-def _compiled(function: Function, nogil: bool) -> Function:
+def _compiled(function: Function, nogil: bool, parallel: bool = False) -> Function:
     if config.DISABLE_JIT:
         return _interpreted(function)
-    compiled = numba.njit(nogil=nogil, error_model="numpy")(function)
+    compiled = numba.njit(nogil=nogil, parallel=parallel, error_model="numpy")(function)
     code = compiled.py_func.__code__
     file = Path(code.co_filename)
     if file.exists():
-        version = "".join(map(str, sys.version_info[:2])) + sys.abiflags
-        name = f"{file.stem}.{code.co_qualname}-{code.co_firstlineno}.py{version}"
-        # Numba itself looks at the function's own file only, and would serve a kernel compiled with the former version
-        # of a function it calls from another file.
-        stamp = f"{source_hash()} {hashlib.sha256(code.co_code).hexdigest()}"
-        compiled._cache = CodeCache(
-            functools.partial(_folders, file.parent), name.replace("<", "").replace(">", ""), stamp
-        )
-    # What a call with arguments of new types ends in.
-    compiled._compile_for_args = functools.partial(
-        compile_uninterrupted, compiled._compile_for_args
-    )
+        name = f"{file.stem}.{code.co_qualname}-{code.co_firstlineno}"
+        folders = functools.partial(kernel_folders, file.parent)
+        # What a kernel calls is in one of the files of kernels, whose source is part of the versions.
+        cache = CodeCache(folders, name.replace("<", "").replace(">", ""), file_hash(file))
+        set_cache(compiled, cache)
+    wrap_compilation(compiled, compile_uninterrupted)
     return compiled  # type: ignore[no-any-return]
 
 
@@ -68,32 +56,16 @@ def compile_uninterrupted(
     compile_function: Callable[..., Any], *arguments: Any, **named: Any
 ) -> Any:
     """Compile or load a function where Ctrl-C does not reach it."""
-    if global_compiler_lock.is_locked():
-        # By this thread, in the middle of another compilation: one more thread would wait for it for ever.
+    if is_compiling():
+        # One more thread would wait for ever for the lock of compilers that this one holds.
         return compile_function(*arguments, **named)
     return uninterrupted(compile_function, *arguments, **named)
 
 
-def _folders(sources: Path) -> list[Path]:
-    """List the cache folders of kernels: the one named for Numba, that of the sources, or one in the user's cache."""
-    apart = f"kernels-{hashlib.sha256(str(sources.absolute()).encode()).hexdigest()[:16]}"
-    beside = sources / "__pycache__"
-    folders = []
-    named = private_folder(Path(config.CACHE_DIR)) if config.CACHE_DIR else None
-    if named:
-        return [named / apart]
-    exists = beside.exists()
-    if is_private(beside) or not exists:
-        folders.append(beside)
-        if os.access(beside if exists else sources, os.W_OK):
-            return folders
-    own = private_folder(cache_folder())
-    return [*folders, own / apart] if own else folders
-
-
 def jitable(function: Function) -> Function:
     """For functions that are called from kernels and from plain Python alike."""
-    registered: Function = register_jitable(function)
+    # Python calls the function itself, and C never does.
+    registered: Function = register_jitable(no_cfunc_wrapper=True)(function)
     return registered
 
 

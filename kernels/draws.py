@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, config, types
-from numba.core.datamodel import models
-from numba.extending import intrinsic, overload, overload_method, register_model
+from numba.extending import intrinsic, models, overload, overload_method, register_model
 
 from .compilation import jitable
 from .random import GOLDEN, as_uniform, mix_bits
@@ -327,6 +326,22 @@ def permutation(rng: Any, copied: Any) -> Any:
     """Reorder an array that nobody else has, and return it."""
     rng.shuffle(copied)
     return copied
+
+
+@jitable
+def pick(rng: Any, shares: Any) -> Any:
+    """The number of a branch; shares[k] is the probability of one of the branches up to k."""
+    value = rng.random()
+    for number in range(len(shares) - 1):
+        if value < shares[number]:
+            return number
+    return len(shares) - 1
+
+
+@jitable
+def draw_integer(rng: Any, low: Any, high: Any, out: Any) -> None:
+    """An integer in [low, high), in memory."""
+    out[0] = integers(rng, low, high)
 
 
 # Numba compares names and annotations with those of the lambda, so there are none.

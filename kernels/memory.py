@@ -3,8 +3,12 @@
 import ctypes
 from typing import Any
 
+import numpy as np
+from llvmlite import ir
 from numba.core import cgutils, config, types
 from numba.extending import intrinsic
+
+WORD = ir.IntType(64)
 
 if config.DISABLE_JIT:
 
@@ -15,6 +19,26 @@ if config.DISABLE_JIT:
     def copy_bytes(target: int, source: int, size: int) -> None:
         """memcpy between two addresses."""
         ctypes.memmove(int(target), int(source), int(size))
+
+    def fill_bytes(target: int, value: int, size: int) -> None:
+        """memset at an address."""
+        ctypes.memset(int(target), int(value), int(size))
+
+    def load_word(address: int) -> Any:
+        """The integer of 64 bits at an address."""
+        return np.int64(ctypes.c_int64.from_address(int(address)).value)
+
+    def load_float(address: int) -> Any:
+        """The float of 64 bits at an address."""
+        return np.float64(ctypes.c_double.from_address(int(address)).value)
+
+    def store_word(address: int, value: Any) -> None:
+        """Set the integer of 64 bits at an address."""
+        ctypes.c_int64.from_address(int(address)).value = int(value)
+
+    def store_float(address: int, value: float) -> None:
+        """Set the float of 64 bits at an address."""
+        ctypes.c_double.from_address(int(address)).value = float(value)
 
 else:
 
@@ -43,3 +67,45 @@ else:
             return context.get_dummy_value()
 
         return types.void(types.intp, types.intp, types.intp), generate
+
+    @intrinsic
+    def fill_bytes(typing_context: Any, target: Any, value: Any, size: Any) -> Any:
+        """memset at an address."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            target, value, size = arguments
+            place = builder.inttoptr(target, cgutils.voidptr_t)
+            cgutils.memset(builder, place, size, builder.trunc(value, ir.IntType(8)))
+            return context.get_dummy_value()
+
+        return types.void(types.intp, types.intp, types.intp), generate
+
+    def loading(element: Any, kind: Any) -> Any:
+        """Return the function that loads an element of 8 bytes from an address."""
+
+        @intrinsic
+        def load(typing_context: Any, address: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                return builder.load(builder.inttoptr(arguments[0], element.as_pointer()))
+
+            return kind(types.intp), generate
+
+        return load
+
+    load_word, load_float = loading(WORD, types.int64), loading(ir.DoubleType(), types.float64)
+
+    def storing(element: Any, kind: Any) -> Any:
+        """Return the function that sets an element of 8 bytes at an address."""
+
+        @intrinsic
+        def store(typing_context: Any, address: Any, value: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                address, value = arguments
+                builder.store(value, builder.inttoptr(address, element.as_pointer()))
+                return context.get_dummy_value()
+
+            return types.void(types.intp, kind), generate
+
+        return store
+
+    store_word, store_float = storing(WORD, types.int64), storing(ir.DoubleType(), types.float64)

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numba.core import types
 from numba.extending import overload
-from numba.np.numpy_support import as_dtype
 
 from .compilation import jitable, kernel
+from .numba_internals import as_dtype
 
 
 @kernel

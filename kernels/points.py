@@ -94,6 +94,13 @@ def window_points(
             store_box(x, k, across, down, right, bottom, height, width)
 
 
+@jitable
+def follow_window(x: Any, window: Any, height: Any, width: Any) -> None:
+    """The same for a window as it is drawn: (top, height, flipped, left, width, flipped)."""
+    top, tall, upside, left, wide, mirrored = window
+    window_points(x, top, tall, upside != 0, left, wide, mirrored != 0, height, width)
+
+
 @kernel
 def map_points(x: Any, matrix: Any, height: Any, width: Any) -> None:
     """Points of an image that is looked up through a matrix; a box becomes the one around its moved corners."""

@@ -4,11 +4,12 @@ import logging
 import os
 import sys
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from numba.core import event
-from numba.core.caching import NullCache
+from .numba_internals import has_cache, watch_compilations
 
 SECONDS = 1.0
 logger = logging.getLogger("loaderx")
@@ -23,54 +24,90 @@ def say(message: str) -> None:
             os.write(sys.stderr.fileno(), f"loaderx: {message}\n".encode(errors="replace"))
 
 
-class _Announcer(event.Listener):
-    """Listener to Numba: while a function of this library compiles, a thread waits for a second and then says so.
+class Work:
+    """Compilations, one after the other, that are announced once: when they took longer than a second in all."""
 
-    A function that is compiled on behalf of another is part of that. Each thread has its own state: of several threads
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._spent = 0.0
+        self._said = False
+
+    @contextmanager
+    def compiling(self, *, cached: bool) -> Iterator[None]:
+        """Count the time of one of them; `cached` tells whether it is kept for other processes."""
+        began = time.monotonic()
+        message = "once in every process: it cannot be cached"
+        if cached:
+            message = "the first time only: later it is loaded from the cache"
+        with _Announced(f"compiling {self._what}, {message}", SECONDS - self._spent, self._say):
+            yield
+        self._spent += time.monotonic() - began
+
+    def _say(self, message: str) -> None:
+        if not self._said:
+            self._said = True
+            say(message)
+
+
+class _Announced:
+    """Context of work: if it takes longer than some seconds, a message is told."""
+
+    def __init__(self, message: str, seconds: float, tell: Callable[[str], None]) -> None:
+        self._message, self._seconds, self._tell = message, max(seconds, 0.0), tell
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._wait, name="loaderx-progress")
+
+    def __enter__(self) -> None:
+        with suppress(RuntimeError):  # the interpreter ends, and starts no more threads
+            self._thread.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self._done.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _wait(self) -> None:
+        if not self._done.wait(self._seconds):
+            self._tell(self._message)
+
+
+class _Announcer:
+    """Watcher of compilations: while a function of this library compiles, a thread waits for a second and then says so.
+
+    A function that is compiled on behalf of another is part of that; one that is `announced` is part of some `Work`.
+    Each thread has its own state: of several threads
     Numba lets one compile at a time, and a forked child keeps only the thread that forked.
     """
 
     def __init__(self) -> None:
         self._state = threading.local()
 
-    def on_start(self, event: Any) -> None:
-        dispatcher = event.data["dispatcher"]
+    def on_start(self, compilation: Any, dispatcher: Any) -> None:
         ours = (dispatcher.py_func.__module__ or "").startswith("loaderx.")
         if not ours or getattr(self._state, "waiting", None) is not None:
             return
-        done = threading.Event()
-        thread = threading.Thread(
-            target=_wait, args=(done, _message(dispatcher)), name="loaderx-progress"
-        )
-        with suppress(RuntimeError):  # the interpreter ends, and starts no more threads
-            thread.start()
-            self._state.waiting = event.data, done, thread
+        stack = ExitStack()
+        if not getattr(dispatcher.py_func, "announced", False):
+            stack.enter_context(_Announced(_message(dispatcher), SECONDS, say))
+        self._state.waiting = compilation, stack
 
-    def on_end(self, event: Any) -> None:
+    def on_end(self, compilation: Any) -> None:
         waiting = getattr(self._state, "waiting", None)
-        if waiting is not None and event.data is waiting[0]:
+        if waiting is not None and compilation is waiting[0]:
             self._state.waiting = None
-            _, done, thread = waiting
-            done.set()
-            thread.join()
-
-
-def _wait(done: threading.Event, message: str) -> None:
-    if not done.wait(SECONDS):
-        say(message)
+            waiting[1].close()
 
 
 def _message(dispatcher: Any) -> str:
-    function = dispatcher.py_func
-    what = getattr(function, "description", f"the kernel {function.__name__!r}")
-    if isinstance(dispatcher._cache, NullCache):
+    what = f"the kernel {dispatcher.py_func.__name__!r}"
+    if not has_cache(dispatcher):
         return f"compiling {what}, once in every process: it cannot be cached"
     return f"compiling {what}, the first time only: later it is loaded from the cache"
 
 
 def install() -> None:
     """Have compilations announced from now on, in this process."""
-    event.register("numba:compile", _ANNOUNCER)
+    watch_compilations(_ANNOUNCER.on_start, _ANNOUNCER.on_end)
 
 
 _ANNOUNCER = _Announcer()

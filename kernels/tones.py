@@ -257,22 +257,36 @@ def stretching_table(low: Any, high: Any, table: Any) -> None:
 
 @jitable
 def find_extremes(x: Any, lows: Any, highs: Any) -> None:
-    """The least and the largest value of each channel; `lows` and `highs` have room for a line of the image."""
-    height, width, channels = x.shape
-    lines = x.reshape(height, width * channels)
-    for k in range(width * channels):
-        lows[k] = lines[0, k]
-        highs[k] = lines[0, k]
-    # Column by column: the least of floats would be looked for one value after the other.
-    for i in range(1, height):
-        for k in range(width * channels):
-            value = lines[i, k]
-            lows[k] = value if value < lows[k] else lows[k]
-            highs[k] = value if value > highs[k] else highs[k]
-    for j in range(1, width):
-        for c in range(channels):
-            lows[c] = min(lows[c], lows[j * channels + c])
-            highs[c] = max(highs[c], highs[j * channels + c])
+    """The least and the largest value of each channel; `lows` and `highs` have room for BLOCK pixels."""
+    channels, flat = x.shape[2], x.reshape(-1)
+    size, length = flat.shape[0], BLOCK * channels
+    for k in range(length):
+        value = flat[k if k < size else k % channels]
+        lows[k], highs[k] = value, value
+    # Pixel by pixel of a block: the least of floats would be looked for one value after the other. Four blocks at a
+    # time, since what was found so far is loaded and stored for each.
+    whole = size // length
+    blocks = flat[: whole * length].reshape(whole, length)
+    fours = whole - whole % 4
+    for i in range(0, fours, 4):
+        for k in range(length):
+            low, high = lows[k], highs[k]
+            for n in range(4):
+                value = blocks[i + n, k]
+                low, high = (value if value < low else low), (value if value > high else high)
+            lows[k], highs[k] = low, high
+    rest = flat[fours * length :]
+    for k in range(rest.shape[0]):
+        value = rest[k]
+        low, high = lows[k % length], highs[k % length]
+        lows[k % length], highs[k % length] = min(low, value), max(high, value)
+    # BLOCK is a power of two.
+    half = length // 2
+    while half >= channels:
+        for k in range(half):
+            lows[k] = min(lows[k], lows[half + k])
+            highs[k] = max(highs[k], highs[half + k])
+        half //= 2
 
 
 def stretch_bytes(

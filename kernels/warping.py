@@ -12,6 +12,7 @@ from numba.core import config, types
 from numba.extending import intrinsic, overload
 
 from .compilation import jitable, kernel
+from .memory import store_float
 from .pixels import precise, saturate, whole
 from .vectors import address_of
 from .windows import FILL, REFLECT, border
@@ -33,6 +34,13 @@ def fill_pixel(fill: float, channels: int, dtype: Any) -> tuple[Any, ...]:
     """A pixel of the fill colour; half precision is moved as bits, and never calculated with."""
     pixel = np.full(channels, fill, dtype)
     return tuple(pixel.view(np.uint16) if str(dtype) in ("float16", "bfloat16") else pixel)
+
+
+@jitable
+def store_matrix(matrix: Any, address: Any) -> None:
+    """A matrix, row by row, at an address."""
+    for k in range(9):
+        store_float(address + 8 * k, matrix[k])
 
 
 @kernel

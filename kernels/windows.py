@@ -13,10 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from .compilation import kernel
+from .compilation import jitable, kernel
+from .memory import store_word
 from .vectors import MIRRORED, blend_pixel, mirror_fours, mirror_ones, mirror_threes, scale_pixel
 
 FILL, REFLECT, EDGE = 0, 1, 2
+
+
+@jitable
+def store_window(window: Any, address: Any) -> None:
+    """A window at an address."""
+    top, tall, upside, left, wide, mirrored = window
+    store_word(address, top)
+    store_word(address + 8, tall)
+    store_word(address + 16, upside)
+    store_word(address + 24, left)
+    store_word(address + 32, wide)
+    store_word(address + 40, mirrored)
 
 
 @kernel
@@ -28,7 +41,9 @@ def border(coordinate: Any, size: Any, mode: Any) -> Any:
         return 0 if coordinate < 0 else size - 1
     if mode == REFLECT and size > 1:
         period = 2 * (size - 1)
-        coordinate = abs(coordinate) % period
+        coordinate = abs(coordinate)
+        if coordinate >= period:  # seldom, and a division takes longer than all the rest
+            coordinate %= period
         return period - coordinate if coordinate >= size else coordinate
     return 0 if mode == REFLECT else -1
 
@@ -91,6 +106,54 @@ def compose_linear(
         # Exactly on a pixel its neighbour has no part in it: infinity times 0 would be NaN.
         high[i] = before[start + (first + 1 if place > first else first)]
         weight[i] = np.float32(place - first)
+
+
+@jitable
+def move_tables(
+    window: Any, mode: Any, rows: Any, columns: Any, new_rows: Any, new_columns: Any
+) -> None:
+    """The tables of a drawn window, on top of tables of whole pixels."""
+    compose(rows, window[0], window[1], window[2] != 0, mode, new_rows)
+    compose(columns, window[3], window[4], window[5] != 0, mode, new_columns)
+
+
+@jitable
+def move_blended_tables(
+    window: Any, mode: Any, rows: Any, rows_high: Any, rows_weight: Any, columns: Any, columns_high: Any,
+    columns_weight: Any, new_rows: Any, new_rows_high: Any, new_rows_weight: Any, new_columns: Any,
+    new_columns_high: Any, new_columns_weight: Any,
+) -> None:  # fmt: skip
+    """The tables of a drawn window, on top of interpolated tables."""
+    compose_blended(
+        rows, rows_high, rows_weight, window[0], window[1], window[2] != 0, mode,
+        new_rows, new_rows_high, new_rows_weight,
+    )  # fmt: skip
+    compose_blended(
+        columns, columns_high, columns_weight, window[3], window[4], window[5] != 0, mode,
+        new_columns, new_columns_high, new_columns_weight,
+    )  # fmt: skip
+
+
+@jitable
+def shrink_tables(window: Any, rows: Any, columns: Any, new_rows: Any, new_columns: Any) -> None:
+    """The tables of a drawn window that is scaled without mixing pixels, on top of tables of whole pixels."""
+    compose_nearest(rows, window[0], window[1], window[2] != 0, new_rows)
+    compose_nearest(columns, window[3], window[4], window[5] != 0, new_columns)
+
+
+@jitable
+def blend_tables(
+    window: Any, rows: Any, columns: Any, new_rows: Any, new_rows_high: Any, new_rows_weight: Any, new_columns: Any,
+    new_columns_high: Any, new_columns_weight: Any,
+) -> None:  # fmt: skip
+    """The tables of a drawn window that is scaled by mixing pixels, on top of tables of whole pixels."""
+    compose_linear(
+        rows, window[0], window[1], window[2] != 0, new_rows, new_rows_high, new_rows_weight
+    )
+    compose_linear(
+        columns, window[3], window[4], window[5] != 0,
+        new_columns, new_columns_high, new_columns_weight,
+    )  # fmt: skip
 
 
 @kernel

@@ -100,13 +100,12 @@ def ops_of(chain: "Chain | None") -> list[tuple[str, bool]]:
         segment.name
         for phase in chain.phases
         for segment in phase.segments
-        if not hasattr(segment, "driver")
+        if not hasattr(segment, "program")
     }
     ops = []
     for step in chain.steps:
-        own = hasattr(step, "transform")
-        name = str(step.transform.name if own else step.name)  # type: ignore[union-attr]
-        ops.append((name, own and name not in interpreted))
+        name = step.transform.name
+        ops.append((name, name not in interpreted))
     return ops
 
 

@@ -1,12 +1,31 @@
-"""Settings of all tests."""
+"""Settings of all tests: signals, cache folders, and how the workers share the tests."""
 
+import faulthandler
+import os
 import signal
+from pathlib import Path
+
+import pytest
+
+# Folder for everything that tests compile, and not the caches of the user. It stays for the next run;
+# `make clean` removes it. Numba reads its variable when it is imported, which is after this.
+CACHE = Path(__file__).parents[1] / ".pytest_cache" / "loaderx"
+os.environ["LOADERX_CACHE_DIR"] = str(CACHE / "chains")
+os.environ["NUMBA_CACHE_DIR"] = str(CACHE / "kernels")
 
 DEFAULTS = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGHUP: signal.SIG_DFL,
     signal.SIGTERM: signal.SIG_DFL,
 }
+GRACE = 60  # seconds for what cleans up
+STDERR = pytest.StashKey()
+# Tests of these folders share processes that take long to start: one worker runs them all.
+TOGETHER = ("tests/distributed/",)
+# Tests of these wait for processes of their own: any worker runs any of them.
+APART = ("tests/examples/test_small_programs.py", "tests/test_plain_python.py")
+# Long single tests come first: begun as the last, they would leave the other workers without work.
+FIRST = (*TOGETHER, *APART, "tests/test_readme.py")
 
 
 def heed_signals():
@@ -16,6 +35,56 @@ def heed_signals():
             signal.signal(number, handler)
 
 
-def pytest_configure():
-    """Prepare for tests that send signals."""
+def pytest_configure(config):
+    """Prepare for tests that send signals, and for those that hang."""
     heed_signals()
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        config.stash[STDERR] = os.fdopen(os.dup(2), "w")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """End this process, with the stacks of its threads, if a test does not even end after its timeout.
+
+    That interrupts a test once. What then cleans up may wait for ever.
+    """
+    marker = item.get_closest_marker("timeout")
+    seconds = marker.args[0] if marker else float(item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(seconds + GRACE, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_unconfigure(config):
+    """End this process likewise if threads that tests left keep it alive."""
+    faulthandler.dump_traceback_later(GRACE, exit=True, file=config.stash[STDERR])
+
+
+def pytest_collection_modifyitems(items):
+    """Put long tests before all others."""
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+
+
+def scope_of(nodeid):
+    """Return what a worker takes at once: a file of tests, a folder of them or a single test."""
+    for folder in TOGETHER:
+        if nodeid.startswith(folder):
+            return folder
+    return nodeid if nodeid.startswith(APART) else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Share the tests among the workers by `scope_of` where they would be shared by file."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return scope_of(nodeid)
+
+    return Scheduling(config, log)

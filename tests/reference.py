@@ -1,13 +1,15 @@
 """A slow twin of every kernel, of the same name, written from its definition: Python integers and whole arrays."""
 
 import ctypes
+import itertools
 import math
 from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
+from numba.core import config
 
-from loaderx.kernels import noise
+from loaderx.kernels import noise, passes, samples
 from loaderx.kernels.draws import Draws
 
 WORD = 2**32
@@ -1073,3 +1075,91 @@ def warp_bilinear(x, matrix, mode, fill, lines, places, shares, out):
     rows, columns = warp_coordinates(matrix, out.shape)
     rows, columns = warp_inside(rows, x.shape[0], mode), warp_inside(columns, x.shape[1], mode)
     store_values(mixed_pixels(x, rows, columns, fill).reshape(-1), out.reshape(-1))
+
+
+def call_compiled(address, *given):
+    """Call a pass as Numba's own code does: status of the call, and what it returns."""
+    if config.DISABLE_JIT:
+        x, out, parameters, scratch, key, *rest = given
+        key = int(key) % DOUBLE_WORD
+        status = passes.call_pass(int(address), False, x, out, parameters, scratch, key, *rest)
+        return int(status == passes.RAISED), status
+    status, raised = ctypes.c_int64(0), ctypes.c_void_p(0)
+    kind = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 7)
+    given = [ctypes.c_int64(int(number)) for number in given]
+    return kind(int(address))(ctypes.byref(status), ctypes.byref(raised), *given), status.value
+
+
+def turned(key, held, turns):
+    """A key inside of loops."""
+    key %= 1 << 64
+    for turn in range(turns):
+        key = fold(key, held[samples.TURNS + turn])
+    return key
+
+
+def run_samples(
+    table, instructions, registers, count, positions, addresses, lengths, fetcher, worker, fetched, memory, pitch,
+    progress, raises, out,
+):  # fmt: skip
+    rows = words_at(table, instructions * samples.WIDTH).reshape(-1, samples.WIDTH)
+    held = words_at(memory - 8 * count, count)[::-1]
+    first = words_at(registers, count)
+    held[:] = np.where(first == samples.NOTHING, 0, memory + first)
+    assert fetcher == 0
+    for i in range(len(addresses)):
+        held[samples.ROW], held[samples.TARGET] = addresses[i], out.ctypes.data + i * pitch
+        at = 0
+        while at < instructions:
+            kind, *given = (int(word) for word in rows[at])
+            progress[0], at = i, at + 1
+
+            if kind == samples.CALL:
+                progress[1] = at - 1
+                function, x, target, block, sizes, own, turns, draws = given
+                state = fold(turned(own, held, turns), positions[i]) if draws else 0
+                length = lengths[i] if len(lengths) else samples.MOST
+                failed, status = call_compiled(
+                    function, held[x], held[target], block, memory, np.uint64(state).astype(np.int64), sizes, length
+                )  # fmt: skip
+                if failed or status:
+                    progress[3] = passes.RAISED if failed else status
+                    return
+            elif kind in (samples.COPY, samples.SETTLE):
+                ctypes.memmove(int(held[given[1]]), int(held[given[0]]), given[2])
+            elif kind == samples.START:
+                state = fold(turned(given[1], held, given[2]), positions[i])
+                held[given[0]] = np.uint64(state).astype(np.int64)
+            elif kind == samples.PICK:
+                rng = Draws(int(held[given[0]]) % DOUBLE_WORD)
+                shares = words_at(given[1], given[2]).view(np.float64)
+                branch = min(int(np.searchsorted(shares, rng.random(), "right")), given[2] - 1)
+                held[given[0]] = rng.state.astype(np.int64)
+                at = int(words_at(given[3], given[2])[branch])
+            elif kind == samples.JUMP:
+                at = given[0]
+            elif kind == samples.MOVE:
+                held[given[0]] = held[given[1]]
+            elif kind == samples.SWAP:
+                held[[given[0], given[1]]] = held[[given[1], given[0]]]
+            elif kind == samples.SET:
+                held[given[0]] = given[1]
+            elif kind == samples.WHILE:
+                at = given[2] if held[given[0]] >= held[given[1]] else at
+            elif kind == samples.NEXT:
+                held[given[0]] += 1
+                at = given[1]
+            elif kind == samples.MARK:
+                ctypes.memset(int(held[given[0]]), int(progress[2]), given[1])
+
+
+def run_parts(
+    parts, table, instructions, registers, count, positions, addresses, lengths, fetcher, workers, fetched, memory,
+    memory_pitch, pitch, progress, out,
+):  # fmt: skip
+    for part, (begin, end) in enumerate(itertools.pairwise(parts)):
+        run_samples(
+            table, instructions, registers, count, positions[begin:end], addresses[begin:end], lengths[begin:end],
+            fetcher, workers[part], fetched, memory + part * memory_pitch, pitch, progress[part], False,
+            out[begin * pitch : end * pitch],
+        )  # fmt: skip

@@ -7,4 +7,4 @@ command line imports all of these files.
 """
 
 # In the order in which `loaderx --help` shows them. A new command needs its name here, and nothing elsewhere.
-COMMANDS = ("demo", "inspect", "convert", "bench", "preview")
+COMMANDS = ("demo", "inspect", "convert", "bench", "preview", "warm")

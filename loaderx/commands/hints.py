@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from loaderx.compiler.chain import PythonStep
 from loaderx.sources import LocatedSource
 from loaderx.sources.object import ObjectSource
-from loaderx.transforms.advice import advice
-from loaderx.transforms.combinators import Branching, Sequence
+from loaderx.transforms.base import Transform
+from loaderx.transforms.python_function import PythonFunction
+from loaderx.transforms.step import Step
 
 # Classes of the library that a user never writes -> what they are a part of.
 PUBLIC_NAMES = {
@@ -63,28 +63,23 @@ def source_hint(source: Any, fields: list[str]) -> str:
     )
 
 
-def op_name(step: Any) -> str:
+def op_name(step: Step) -> str:
     """An op by its name, with those that a combinator chooses from."""
-    if isinstance(step, PythonStep):
-        return step.name
     return _transform_name(step.transform)
 
 
-def _transform_name(op: Any) -> str:
-    if isinstance(op, Branching):
-        inside = [one for branch in op.branches for one in branch.ops]
-    elif isinstance(op, Sequence):
-        inside = list(op.ops)
-    else:
-        return str(op.name)
+def _transform_name(op: Transform) -> str:
+    if not op.inside:
+        return op.name
     # Policies have dozens.
-    names = list(dict.fromkeys(map(_transform_name, inside)))
+    names = list(dict.fromkeys(map(_transform_name, op.inside)))
     more = ", ..." if len(names) > 3 else ""
     return f"{op.name}({', '.join(names[:3])}{more})"
 
 
-def op_hint(step: Any) -> str:
+def op_hint(step: Step) -> str:
     """What can be done about an op that runs in Python."""
-    if not isinstance(step, PythonStep):
+    op = step.transform
+    if not isinstance(op, PythonFunction):
         return "it is Python code because LOADERX_DEBUG is set"
-    return advice(step.function)
+    return op.advice

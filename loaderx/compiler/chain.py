@@ -1,7 +1,5 @@
 """The ops of one field, divided where compiled code must stop: at Python functions, and where samples are mixed."""
 
-import functools
-import inspect
 import os
 import sys
 import time
@@ -18,23 +16,14 @@ from loaderx.kernels.draws import Draws
 from loaderx.kernels.random import fold
 from loaderx.sources.located import Located, located_in
 from loaderx.spec import Spec
-from loaderx.transforms.combinators import leaves
-from loaderx.transforms.mix import Mixer, MixTransform
-from loaderx.transforms.transform import (
-    MapTransform,
-    SampleTransform,
-    ScaleTransform,
-    WindowTransform,
-)
+from loaderx.transforms.base import Transform
+from loaderx.transforms.mix import Mixer
+from loaderx.transforms.step import Call, Step
 
-from .draft import Step
-from .driver import Driver
-from .interpreted import Call, draws, interpreted
+from .program import Program
 
 Array = NDArray[Any]
 Positions = NDArray[np.int64]
-# Kinds of ops that stay compiled in debug mode: chains of them are one pass.
-COMPILED = (WindowTransform, MapTransform, ScaleTransform)
 # The first row of the data is taken through a user's code with every index checked, at up to so many positions: an
 # index may depend on draws. Before each run `out` holds one of these bytes everywhere, and afterwards none of them.
 POSITIONS_CHECKED = 8
@@ -43,48 +32,29 @@ CHECKING_SECONDS = 0.25
 MARKS = (0x55, 0xAA)
 
 
-@dataclass(frozen=True)
-class PythonStep:
-    """A plain callable in a chain."""
-
-    function: Callable[..., Any]
-    key: int
-
-    @property
-    def name(self) -> str:
-        return name_of(self.function)
-
-
-@dataclass(frozen=True)
-class MixStep:
-    """An op that needs the whole batch; `image` is the spec of the first field of its entry at that point."""
-
-    transform: MixTransform
-    key: int
-    image: Spec
-
-
 class CompiledSegment:
-    """Ops in a row that are one compiled function."""
+    """Ops in a row that are one table of compiled passes."""
 
     def __init__(self, steps: Sequence[Step], spec: Spec) -> None:
-        self.driver = Driver(steps, spec)
-        self.output = self.driver.output
+        self.program = Program(steps, spec)
+        self.output = self.program.output
+        self._steps = steps
         # Code of users in it.
-        self.authored: list[SampleTransform] = []
+        self.authored: list[Transform] = []
         for step in steps:
-            found = [op for op, _ in leaves(step.transform, spec)]
-            self.authored += [op for op in found if isinstance(op, SampleTransform) and op.checked]
+            self.authored += [op for op, _ in step.transform.leaves(spec) if op.checked]
             spec = step.transform.output(spec)
 
     def run(
         self, positions: Positions, located: Located, samples: Array | None, out: Array
     ) -> None:
-        self.driver.run(positions, located, out)
+        self.program.run(positions, located, out)
 
     def check(self, sample: Array) -> None:
         """Refuse code of a user that leaves its arrays, or leaves a part of `out` as it was, at this sample."""
         located = located_in(sample[None])
+        work = self.program.work
+        program = Program(self._steps, self.program.input, checking=True, work=work)
         marked = [np.empty((1, *self.output.shape), self.output.dtype) for _ in MARKS]
         began = time.perf_counter()
         for position in range(POSITIONS_CHECKED):
@@ -92,7 +62,7 @@ class CompiledSegment:
                 return
             for mark, out in zip(MARKS, marked, strict=True):
                 try:
-                    self.driver.run(np.array([position]), located, out, checking=mark)
+                    program.run(np.array([position]), located, out, mark=mark)
                 except IndexError as error:
                     names = " or ".join(dict.fromkeys(repr(op.name) for op in self.authored))
                     raise TransformError(
@@ -117,7 +87,7 @@ class CompiledSegment:
 class PythonSegment:
     """One function called per sample under the GIL: a user's callable, or any op in debug mode."""
 
-    def __init__(self, name: str, call: Callable[[Array, int, int], Any], output: Spec) -> None:
+    def __init__(self, name: str, call: Call, output: Spec) -> None:
         self.name = name
         self._call = call
         self.output = output
@@ -130,7 +100,7 @@ class PythonSegment:
         for place, sample in enumerate(samples):
             length = sys.maxsize if lengths is None else int(lengths[place])
             try:
-                result = np.asarray(self._call(np.array(sample), int(positions[place]), length))
+                result = np.asarray(self._call(np.array(sample), int(positions[place]), length, ()))
             except Exception as error:
                 annotate(error, "in transform", f"{self.name!r}, at sample {place} of these")
                 raise
@@ -163,7 +133,7 @@ class Chain:
         # What comes out of the ops so far.
         self.output = spec
         self.phases: list[Phase] = [Phase(None, np.uint64(0), [], spec)]
-        self.steps: list[Step | PythonStep | MixStep] = []
+        self.steps: list[Step] = []
         self.first_sample = first_sample
         # Numbers of channels that images may have besides the usual ones.
         self.channels: tuple[int, ...] = ()
@@ -174,28 +144,31 @@ class Chain:
         self._start = spec
         self._debug = os.environ.get("LOADERX_DEBUG") == "1"
 
-    def add(self, step: Step | PythonStep | MixStep) -> None:
-        """One op more."""
+    def add(self, step: Step) -> None:
+        """Add an op."""
         self.steps.append(step)
-        if isinstance(step, Step):
-            output = step.transform.output(self.output)
-            if self._debug and not isinstance(step.transform, COMPILED):
-                call = interpreted(step, self.output)
-                run = functools.partial(_interpret, call)
-                self._append(PythonSegment(step.transform.name, run, output))
-            else:
-                if not self._waiting:
-                    self._start = self.output
-                self._waiting.append(step)
-                self.output = output
-        elif isinstance(step, PythonStep):
-            self.compile()
-            self._append(self._python(step, self.output))
-        else:
-            self.compile()
-            self.output = step.transform.output(self.output)
-            mixer = step.transform.mixer(step.image, self.output)
-            self.phases.append(Phase(mixer, np.uint64(step.key), [], self.output))
+        step.transform.add_to(self, step)
+
+    def add_pass(self, step: Step) -> None:
+        """Add an op that is compiled, or called in Python in debug mode."""
+        output = step.transform.output(self.output)
+        if self._debug and not step.transform.stays_compiled:
+            call = step.transform.interpret(step, self.output, compiled_call)
+            self.add_python(step.transform.name, call, output)
+            return
+        if not self._waiting:
+            self._start = self.output
+        self._waiting.append(step)
+        self.output = output
+
+    def add_python(self, name: str, call: Call, output: Spec) -> None:
+        """Add a function that is called once per sample."""
+        self._append(PythonSegment(name, call, output))
+
+    def begin_phase(self, mixer: Mixer, key: int) -> None:
+        """Add an op that needs what all samples of the batch have become so far."""
+        self.compile()
+        self.phases.append(Phase(mixer, np.uint64(key), [], self.output))
 
     def compile(self) -> None:
         """Turn the ops that wait for it into compiled code."""
@@ -205,7 +178,7 @@ class Chain:
             sample = None
             if segment.authored:
                 with suppress(Exception):  # a row that cannot be read is reported at its step
-                    sample = self._sample_so_far(self._start)
+                    sample = self._sample(self._start)
             if sample is not None:
                 segment.check(sample)
             self._append(segment)
@@ -258,10 +231,7 @@ class Chain:
     @property
     def channels_first(self) -> bool:
         """Whether an op so far put the channels of an image first."""
-        return any(
-            isinstance(step, Step) and getattr(step.transform, "channels_first", False)
-            for step in self.steps
-        )
+        return any(step.transform.channels_first for step in self.steps)
 
     @property
     def compiled(self) -> bool:
@@ -278,24 +248,12 @@ class Chain:
         segments = self.phases[0].segments
         return bool(segments) and isinstance(segments[0], PythonSegment)
 
-    def _python(self, step: PythonStep, spec: Spec) -> PythonSegment:
-        takes_rng = _takes_rng(step.function)
+    def sample_so_far(self) -> Array:
+        """Return the first row of the data, taken through the ops so far; zeros behind an op that mixes samples."""
+        self.compile()
+        return self._sample(self.output)
 
-        def call(x: Array, position: int, _: int = 0) -> Any:
-            return (
-                step.function(x, draws(step.key, position, ())) if takes_rng else step.function(x)
-            )
-
-        answer = call(self._sample_so_far(spec), 0)
-        result = np.asarray(answer)
-        if result.dtype.hasobject:
-            raise TransformError(
-                f"{step.name!r} returned {answer!r}; it must return the sample, as an array."
-            )
-        return PythonSegment(step.name, call, Spec(result.shape, result.dtype))
-
-    def _sample_so_far(self, spec: Spec) -> Array:
-        """The first row of the data, taken through the ops so far; zeros behind an op that mixes samples."""
+    def _sample(self, spec: Spec) -> Array:
         if len(self.phases) > 1:
             return np.zeros(spec.shape, spec.dtype)
         rows = np.ascontiguousarray(np.asarray(self.first_sample(), self.input.dtype)[None])
@@ -308,30 +266,19 @@ class Chain:
         return sample
 
 
-def _interpret(call: Call, x: Array, position: int, length: int) -> Array:
-    return call(x, position, length, ())
+def compiled_call(step: Step, spec: Spec) -> Call:
+    """Return a step that stays compiled as a function of one sample."""
+    program = Program([step], spec)
 
+    def call(x: Array, position: int, _: int, turns: tuple[int, ...]) -> Array:
+        rows = np.ascontiguousarray(x)[None]
+        out = np.empty((1, *program.output.shape), program.output.dtype)
+        key = step.turned_key(turns)
+        program.run(np.array([position], np.int64), located_in(rows), out, key=key)
+        result: Array = out[0]
+        return result
 
-def name_of(function: Callable[..., Any]) -> str:
-    """How messages call a plain callable."""
-    if isinstance(function, functools.partial):
-        return name_of(function.func)
-    return getattr(function, "__name__", type(function).__name__)
-
-
-def _takes_rng(function: Callable[..., Any]) -> bool:
-    """Whether a callable wants two arguments: one named rng, or one that it cannot do without."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except ValueError:  # written in C
-        return False
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    second = parameters[1] if len(parameters) > 1 else None
-    return (
-        second is not None
-        and second.kind in positional
-        and (second.name == "rng" or second.default is inspect.Parameter.empty)
-    )
+    return call
 
 
 def partners_of(place: int, count: int, size: int, key: np.uint64, batch: int) -> Positions:

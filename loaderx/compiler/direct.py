@@ -21,15 +21,12 @@ from numpy.typing import NDArray
 from loaderx.errors import ArgumentError
 from loaderx.sources.located import located_in
 from loaderx.spec import Spec, check_dtype, plain_array
+from loaderx.transforms.base import Transform
 from loaderx.transforms.channels import USUAL, Channels
-from loaderx.transforms.mix import MixTransform
-from loaderx.transforms.transform import ScaleTransform, Transform
-from loaderx.transforms.values import Cast
 from loaderx.transforms.views import Views
 
 from .chain import Chain
 from .entries import as_op, chains
-from .passes import works_in_place
 
 
 class DirectPipeline:
@@ -136,9 +133,7 @@ def stated_channels(ops: Sequence[Any]) -> tuple[int, ...] | None:
         elif isinstance(op, Transform) and op.takes_images:
             return stated
         # What comes out of any other op may be of another kind than what goes in.
-        elif not isinstance(op, ScaleTransform | MixTransform | Cast) and not (
-            isinstance(op, Transform) and works_in_place(op)
-        ):
+        elif not (isinstance(op, Transform) and (op.keeps_axes or op.in_place)):
             break
     return stated or None
 

@@ -10,13 +10,10 @@ from loaderx.errors import ArgumentError, TransformError
 from loaderx.kernels.random import DRAWS
 from loaderx.shuffle import derive, number_of
 from loaderx.spec import Spec
-from loaderx.transforms.advice import advice
 from loaderx.transforms.authoring import Author
+from loaderx.transforms.base import Transform
 from loaderx.transforms.channels import Channels, check_channels
-from loaderx.transforms.combinators import leaves
-from loaderx.transforms.image import ImageTransform
 from loaderx.transforms.lengths import AtMost, is_length
-from loaderx.transforms.mix import CutMix, MixTransform
 from loaderx.transforms.points import (
     NUMBERS,
     VALID,
@@ -26,13 +23,13 @@ from loaderx.transforms.points import (
     check_points,
     is_points,
 )
+from loaderx.transforms.python_function import PythonFunction
 from loaderx.transforms.spatial import Resize
-from loaderx.transforms.transform import SampleTransform, Transform
+from loaderx.transforms.step import Step
 from loaderx.transforms.views import Views
 
-from .cautions import caution, warn
-from .chain import Chain, MixStep, PythonStep, name_of
-from .draft import Step
+from .cautions import largest, warn
+from .chain import Chain
 
 FirstSample = Callable[[], NDArray[Any]]
 
@@ -143,37 +140,31 @@ class Book:
             for chain in members:
                 chain.channels += op.numbers
             return
-        spatial = isinstance(op, CutMix) or (isinstance(op, Transform) and op.spatial)
-        on_images = spatial or (isinstance(op, Transform) and op.takes_images)
+        on_images = op.spatial or op.takes_images
         if on_images and members[0].channels_first:
             raise ArgumentError(
                 f"{op.name} takes images of (height, width, channels), and an op before it put the channels first; "
                 "put it before that one."
             )
         points = [number > 0 and is_points(chain.origin) for number, chain in enumerate(members)]
-        if spatial and not isinstance(op, CutMix):
+        if op.spatial and not op.needs_batch:
             others = zip(members, points, lengths, strict=True)
             _check_sizes(op, [chain for chain, *other in others if not any(other)])
         image = members[0].output
-        if isinstance(op, CutMix):
+        if op.spatial and op.needs_batch:
             check_channels(image, op.name, members[0].channels)
         for number, (name, chain) in enumerate(zip(names, members, strict=True)):
-            if lengths[number] and not isinstance(op, MixTransform):
+            if lengths[number] and not op.needs_batch:
                 # The fields before it have gone through the op.
                 left = members[0].output.shape
                 if left and left[0] < min(chain.most, members[0].input.shape[0]):
                     chain.add(Step(AtMost(left[0]), 0))
                     chain.most = left[0]
-            elif isinstance(op, MixTransform):
-                if points[number]:
-                    raise ArgumentError(f"{op.name} cannot mix boxes or keypoints ({name!r}).")
-                chain.add(MixStep(op, key, image))
-            elif not isinstance(op, Transform):
-                self._stop_following(name)
-                chain.add(PythonStep(op, key))
-            elif points[number]:
-                self._follow(name)
+            elif points[number] and op.needs_batch:
+                raise ArgumentError(f"{op.name} cannot mix boxes or keypoints ({name!r}).")
+            elif points[number] and not op.is_python:
                 moved = op.for_points(image)
+                self._follow(name)
                 chain.add(Step(moved, key))
                 self._chains[name + VALID].add(Step(moved, key))
             else:
@@ -181,23 +172,23 @@ class Book:
                 # Behind the image, whole numbers are labels of pixels: never mixed.
                 follows = number > 0 and chain.output.dtype.kind in "iub"
                 own = op.for_labels() if follows else op
-                if length is not None:
+                if length is not None and not (op.is_python or op.needs_batch):
                     own = own.for_length()
                     chain.length = length
                 self._examine(own, chain)
-                chain.add(Step(own, key, follows, chain.most))
+                chain.add(Step(own, key, follows, chain.most, image))
             if chain.output.shape:
                 chain.most = min(chain.most, chain.output.shape[0])
-        if not isinstance(op, Transform):
+        if op.is_python:
             warn(
-                f"{name_of(op)!r} is a plain Python function: it runs once per sample under the GIL, some 100 times "
-                f"slower than compiled code; {advice(op)}."
+                f"{op.name!r} is a plain Python function: it runs once per sample under the GIL, some 100 times "
+                f"slower than compiled code; {op.advice}."
             )
 
     def _examine(self, op: Transform, chain: Chain) -> None:
         """Refuse what is not an image, and warn of values on another scale."""
-        for own, spec in leaves(op, chain.output):
-            if isinstance(own, SampleTransform) and own.takes_length and chain.length is None:
+        for own, spec in op.leaves(chain.output):
+            if own.takes_length and chain.length is None:
                 raise ArgumentError(
                     f"transform {own.name!r} takes the length of a sample: name the field that has it behind the "
                     'others of the entry, {("data", "length"): [...]}; the last word of its name is "length".'
@@ -205,8 +196,8 @@ class Book:
             if own.takes_images:
                 check_channels(spec, own.name, chain.channels)
             own.output(spec)  # what it cannot take at all is an error, and worth no warning
-            kind = ImageTransform if isinstance(own, ImageTransform) else type(own)
-            found = None if kind in self._warned else caution(own, spec, chain)
+            kind = own.caution_kind or type(own)
+            found = None if kind in self._warned else own.caution(spec, lambda: largest(chain))
             if found is not None:
                 self._warned.add(kind)
                 warn(found)
@@ -255,8 +246,10 @@ def as_op(op: Any) -> Any:
         raise ArgumentError(f"{type(op).__name__} must be the last of its list of transforms.")
     # A class, or what looks like one to its users: Resize.
     makes_op = inspect.isclass(op) or (op is Resize)
-    if isinstance(op, Transform | Channels) or (callable(op) and not makes_op):
+    if isinstance(op, Transform | Channels):
         return op
+    if callable(op) and not makes_op:
+        return PythonFunction(op)
     hint = f" Give it its parameters: {op.__name__}(...)." if makes_op else ""
     raise ArgumentError(
         f"`transforms` has {op!r}, which is neither a transform nor a function.{hint}"

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from loaderx.sources.located import located_in
 from loaderx.spec import Spec
 
-from .chain import Chain, CompiledSegment, MixStep, PythonStep
-from .draft import Step
+from .chain import Chain, CompiledSegment
 
 SAMPLES = 64
 REPEATS = 5
@@ -74,15 +73,11 @@ def _rows(name: str, chain: Chain) -> list[Row]:
         alone = Chain(spec, samples[0].copy)
         alone.add(step)
         alone.compile()
-        how = "Python" if isinstance(step, PythonStep) or _interpreted(alone) else "compiled"
+        how = "Python" if _interpreted(alone) else "compiled"
         nanoseconds, samples = _measure(alone, samples)
-        rows.append(Row(name, _name(step), spec, alone.output, nanoseconds, how))
+        rows.append(Row(name, step.transform.name, spec, alone.output, nanoseconds, how))
         spec = alone.output
     return rows
-
-
-def _name(step: Step | PythonStep | MixStep) -> str:
-    return step.name if isinstance(step, PythonStep) else step.transform.name
 
 
 def _segments(chain: Chain) -> Sequence[Any]:
@@ -94,12 +89,16 @@ def _interpreted(chain: Chain) -> bool:
 
 
 def _state(chain: Chain) -> str:
-    drivers = [
-        segment.driver for segment in _segments(chain) if isinstance(segment, CompiledSegment)
+    programs = [
+        segment.program for segment in _segments(chain) if isinstance(segment, CompiledSegment)
     ]
-    if not drivers:
+    if not programs:
         return ""
-    return ", loaded from the cache" if all(d.cached for d in drivers) else ", compiled now"
+    return (
+        ", loaded from the cache"
+        if all(program.cached for program in programs)
+        else ", compiled now"
+    )
 
 
 def _samples(chain: Chain) -> NDArray[Any]:

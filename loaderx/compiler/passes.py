@@ -1,88 +1,200 @@
-"""Which steps of a chain run as one pass, and which leave a sample where it lies."""
+"""Passes, compiled or loaded: each once for an installation, whatever chains it becomes part of.
 
-from collections.abc import Sequence
+A pass is stored under a hash of everything that it depends on: the function and what it calls, with the values they
+read, the layout of its arguments, and the versions of what compiles it. One whose functions cannot be hashed is
+compiled in every process.
+"""
 
-from loaderx.kernels import windows
-from loaderx.kernels.random import BRANCH
-from loaderx.shuffle import derive
-from loaderx.spec import Spec
-from loaderx.transforms.combinators import Blend, Branching, Rounds
-from loaderx.transforms.combinators import Sequence as OpSequence
-from loaderx.transforms.points import PointsTransform
-from loaderx.transforms.transform import (
-    SampleTransform,
-    ScaleTransform,
-    Transform,
-    WindowTransform,
-    image_shape,
+import hashlib
+import logging
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+
+from loaderx.errors import TransformError
+from loaderx.kernels import passes
+from loaderx.kernels.caching import store
+from loaderx.kernels.caching.files import CodeCache
+from loaderx.kernels.caching.fingerprint import Uncacheable, fingerprint
+from loaderx.kernels.caching.fresh_copy import fresh_copy
+from loaderx.kernels.caching.packages import is_known, versions
+from loaderx.kernels.compilation import compile_uninterrupted
+from loaderx.kernels.numba_internals import (
+    compiled,
+    compiler_lock,
+    holds,
+    loaded,
+    native_address,
+    set_cache,
 )
+from loaderx.kernels.progress import Work
 
-from .draft import HALVES, Step
+from .failures import explain_failure
 
-
-def passes(steps: Sequence[Step], spec: Spec) -> list[list[Step]]:
-    """Which steps run as one pass: windows in a row, and a scaling that follows them."""
-    groups: list[list[Step]] = []
-    mixed = False
-    # The colour that the windows so far may show; one pass has one.
-    fill: float | None = None
-    for step in steps:
-        op = step.transform
-        last = groups[-1][-1].transform if groups else None
-        joins = False
-        if isinstance(op, WindowTransform):
-            blends = op.interpolation == "bilinear" and not step.follows
-            shown = op.fill if op.interpolation is None and op.border == windows.FILL else None
-            joins = isinstance(last, WindowTransform) and not (
-                (op.interpolation is not None and mixed)
-                or (blends and fill is not None)
-                or (shown is not None and fill is not None and shown != fill)
-            )
-            mixed = blends or (joins and mixed)
-            fill = shown if shown is not None else fill if joins else None
-        elif isinstance(op, ScaleTransform):
-            joins = (
-                isinstance(last, WindowTransform)
-                and str(op.dtype) not in HALVES
-                and not op.channels_first
-                # (height, width) is one channel to a window, and `width` channels to a scaling.
-                and len(op.scale_and_bias(spec)[0]) in (1, image_shape(spec, op.name)[2])
-            )
-        if joins:
-            groups[-1].append(step)
-        else:
-            groups.append([step])
-        spec = op.output(spec)
-    return groups
+logger = logging.getLogger("loaderx")
+# Without the wrappers by which Python and C call compiled code: only the driver calls a pass.
+OPTIONS = {
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+# Into the pass, where shapes may be constants.
+INLINED = {**OPTIONS, "forceinline": True}
+# With a check of every index.
+CHECKED = {**OPTIONS, "boundscheck": True}
 
 
-def flattened(steps: Sequence[Step]) -> list[Step]:
-    """Steps without sequences among them, so that a pass may go across the ends of these."""
-    found: list[Step] = []
-    for step in steps:
-        if isinstance(step.transform, OpSequence):
-            found += flattened(branch_steps(step, step.transform, 0))
-        else:
-            found.append(step)
-    return found
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """A pass that can be called: its address, and what must stay in memory for that."""
+
+    address: int
+    code: Any
 
 
-def branch_steps(step: Step, branch: OpSequence, number: int) -> list[Step]:
-    """The steps of branch `number` of a step, with keys of their own."""
-    return [
-        Step(op, derive(step.key, BRANCH, number, place), step.follows, step.most)
-        for place, op in enumerate(branch.ops)
-    ]
+# In place of a pass that is only listed: a table that has it cannot be run.
+NOT_COMPILED = Pass(0, None)
 
 
-def works_in_place(op: Transform) -> bool:
-    """Whether an op leaves its result where it found the sample."""
-    if isinstance(op, SampleTransform):
-        return op.in_place
-    if isinstance(op, OpSequence):
-        return all(map(works_in_place, op.ops))
-    if isinstance(op, Rounds | Blend):
-        return True
-    if isinstance(op, Branching):
-        return all(map(works_in_place, op.branches))
-    return isinstance(op, PointsTransform)
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A pass that is asked for: the function, its arguments, what stores its result, and whether indices are checked.
+
+    `name` differs for anything else that the compiled code depends on; it is None if that is not known. `op` is the
+    name of the op, and `work` what its compilation is part of.
+    """
+
+    name: str | None
+    function: Callable[..., Any]
+    layout: passes.Layout
+    store_result: Any
+    checked: bool
+    op: str
+    work: Work
+
+    def is_stored(self) -> bool:
+        """Tell whether the pass was compiled before, and its file is whole."""
+        home = store.folder()
+        return (
+            self.name is not None
+            and home is not None
+            and holds(_cache(home, self.name), passes.SIGNATURE)
+        )
+
+    def fulfil(self) -> tuple[Pass, bool]:
+        """Load or compile the pass; return it, and whether it was compiled before."""
+        found = _LOADED.get(self.name) if self.name is not None else None
+        if found is not None:
+            return found, True
+        found, cached = _compile(self)
+        if self.name is not None:
+            _LOADED[self.name] = found
+        return found, cached
+
+
+# Passes of this process by name, for as long as a table has them.
+_LOADED: "weakref.WeakValueDictionary[str, Pass]" = weakref.WeakValueDictionary()
+Answer = Callable[[Request], tuple[Pass, bool]]
+_answers: list[Answer] = [Request.fulfil]
+
+
+@contextmanager
+def answering(answer: Answer) -> Iterator[None]:
+    """Have requests for passes answered by a function, such as one that lists them."""
+    _answers.append(answer)
+    try:
+        yield
+    finally:
+        _answers.remove(answer)
+
+
+def compiled_pass(
+    function: Callable[..., Any],
+    layout: passes.Layout,
+    store_result: Any = None,
+    *,
+    checked: bool = False,
+    op: str,
+    work: Work,
+) -> tuple[Pass, bool]:
+    """Return the pass that calls `function` with arguments of `layout`, and whether it was compiled before."""
+    if numba.config.DISABLE_JIT:
+        entry = passes.entry_of(function, layout, store_result)
+        return Pass(passes.plain_address(entry), entry), False
+    name = _name(function, layout, store_result, checked, op)
+    return _answers[-1](Request(name, function, layout, store_result, checked, op, work))
+
+
+def _name(
+    function: Any, layout: passes.Layout, store_result: Any, checked: bool, op: str
+) -> str | None:
+    try:
+        code = fingerprint(function, *([store_result] if store_result else []))
+    except Uncacheable as reason:
+        logger.info("The compiled code of %s is not cached: %s.", op, reason)
+        return None
+    parts = repr((*versions(), code, layout, checked))
+    return store.PREFIX + hashlib.sha256(parts.encode()).hexdigest()[:40]
+
+
+def _cache(home: Path, name: str) -> CodeCache:
+    return CodeCache(lambda: (home,), name, name)
+
+
+def _compile(wanted: Request) -> tuple[Pass, bool]:
+    home, name = store.folder(), wanted.name
+
+    def make() -> Any:
+        """Return the pass to be compiled, of a fresh copy: a global that it reads may have another value by now."""
+        options = CHECKED if wanted.checked else INLINED
+        anew = fresh_copy(wanted.function, **({"boundscheck": True} if wanted.checked else {}))
+        # A kernel is compiled as a part of the pass, without what it takes to call it by itself.
+        anew = getattr(anew, "py_func", anew) if is_known(anew) else anew
+        if isinstance(anew, types.FunctionType):
+            anew = numba.njit(**options)(anew)
+        entry = passes.entry_of(anew, wanted.layout, wanted.store_result)
+        if name is not None:
+            # Numba numbers symbols in each process: those of passes from several processes would have the same names.
+            entry.__qualname__ = name
+        return entry
+
+    with ExitStack() as stack:
+        try:
+            cache = None
+            if name is not None and home is not None:
+                cache = _cache(home, name)
+                lock = home / f"{name}.lock"
+                found = compile_uninterrupted(loaded, cache, passes.SIGNATURE)
+                if found is not None:
+                    store.mark_used(lock)
+                    return Pass(native_address(found), found), True
+                stack.enter_context(store.locked(lock))
+                # Another process may have compiled it meanwhile.
+                found = compile_uninterrupted(loaded, cache, passes.SIGNATURE)
+                if found is not None:
+                    return Pass(native_address(found), found), True
+            with wanted.work.compiling(cached=cache is not None):
+                code = compile_uninterrupted(_compile_now, make, cache)
+        except Exception as error:
+            # Not NumbaError alone: what Numba says of `import` and `with` is none.
+            raise TransformError(explain_failure(error, wanted.function)) from error
+    if home is not None:
+        store.clean(home)
+    return Pass(native_address(code), code), False
+
+
+def _compile_now(make: Callable[[], Any], cache: CodeCache | None) -> Any:
+    with compiler_lock():
+        entry = make()
+        entry.announced = True
+        dispatcher = numba.njit(**OPTIONS)(entry)
+        if cache is not None:
+            set_cache(dispatcher, cache)
+        return compiled(dispatcher, passes.SIGNATURE)

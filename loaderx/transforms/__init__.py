@@ -2,6 +2,7 @@
 
 from .amounts import Choice as Choice
 from .authoring import transform as transform
+from .base import Transform as Transform
 from .channels import Channels as Channels
 from .colour import Brightness as Brightness
 from .colour import ChannelDrop as ChannelDrop
@@ -70,7 +71,6 @@ from .tones import Gamma as Gamma
 from .tones import Invert as Invert
 from .tones import Posterize as Posterize
 from .tones import Solarize as Solarize
-from .transform import Transform as Transform
 from .values import Cast as Cast
 from .values import Normalize as Normalize
 from .values import ToFloat as ToFloat

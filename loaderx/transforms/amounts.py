@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from loaderx.errors import ArgumentError
 from loaderx.kernels.compilation import jitable
 
-from .transform import as_number
+from .base import as_number
 
 
 class Choice:

@@ -1,6 +1,5 @@
 """`@transform`: a plain function becomes a compiled op."""
 
-import dis
 import functools
 import inspect
 import types
@@ -10,11 +9,13 @@ from typing import Any, overload
 import numpy as np
 
 from loaderx.errors import ArgumentError
+from loaderx.kernels.numba_internals import returns_value
 from loaderx.spec import Spec
 
+from .base import Parameter
 from .mistakes import check_draws, check_function, check_parameters
 from .pickling import portable, reduced
-from .transform import Parameter, SampleTransform
+from .sample import SampleTransform
 
 OutputRule = Callable[..., Any]
 
@@ -56,7 +57,11 @@ class Author:
                 f"transform {function.__name__!r} must name its parameters one by one, not `{signature}`."
             )
         plain = _plain(function)
-        if gives_something(plain):
+        if (
+            inspect.isgeneratorfunction(plain)
+            or inspect.iscoroutinefunction(plain)
+            or returns_value(plain)
+        ):
             raise ArgumentError(
                 f"transform {function.__name__!r} returns or yields something, which would be lost: it must change "
                 "`x` in place, or take `(x, out, ...)` and fill `out`."
@@ -212,21 +217,6 @@ def _check_kind(function: Any) -> None:
         raise ArgumentError(
             f"`@transform` compiles functions that are written with `def`, not {function!r}. {hint}"
         )
-
-
-def gives_something(function: Callable[..., Any]) -> bool:
-    """Whether a function has a `return` with a value, or a `yield`."""
-    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
-        return True
-    before: Any = None
-    for instruction in dis.get_instructions(function):
-        if instruction.opname == "RETURN_CONST" and instruction.argval is not None:
-            return True
-        nothing = before is not None and before.opname == "LOAD_CONST" and before.argval is None
-        if instruction.opname == "RETURN_VALUE" and not nothing:
-            return True
-        before = instruction
-    return False
 
 
 def as_parameter(name: str, value: Any) -> Parameter:

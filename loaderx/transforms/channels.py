@@ -6,7 +6,7 @@ from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
 from loaderx.written import Written
 
-from .transform import is_integer
+from .base import is_integer
 
 USUAL = (1, 2, 3, 4)
 

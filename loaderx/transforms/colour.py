@@ -13,8 +13,9 @@ from loaderx.kernels.vectors import reorder_threes
 from loaderx.spec import Spec
 
 from .amounts import Amount, draw_amount, factors, spread
+from .base import between, finite, is_integer, positive_range
 from .image import ImageTransform
-from .transform import between, finite, is_integer, positive_range
+from .sample import FixedSpec
 
 # So many bytes do not exceed 16 bits when they are added up.
 ROWS = 256
@@ -91,7 +92,7 @@ def _columns(spec: Spec) -> Spec:
 
 def _planes(spec: Spec) -> Spec:
     """The channels of a block of pixels."""
-    return Spec((3, BLOCK), spec.dtype)
+    return FixedSpec((3, BLOCK), spec.dtype)
 
 
 class Contrast(ImageTransform):
@@ -344,22 +345,26 @@ def channel_drop(
     if rng.random() >= probability:
         return
     value, left = saturate(fill, x), channels
-    height, width, every = x.shape
-    # Listed for a row, as masks of bits: a loop over one channel moves single values.
-    masks = kept.reshape(width, every, kept.shape[0] // (width * every))
+    every = x.shape[2]
+    # Listed for a block of pixels, as masks of bits: a loop over one channel moves single values.
+    masks = kept.reshape(BLOCK, every, kept.shape[0] // (BLOCK * every))
     for c in range(every):
         # Of the channels from here on `left` are dropped, each as likely as the others.
         drop = rng.integers(0, every - c) < left
         left -= 1 if drop else 0
-        for j in range(width):
+        for j in range(BLOCK):
             filled[j * every + c] = value if drop else saturate(0, x)
             for byte in range(masks.shape[2]):
                 masks[j, c, byte] = 0 if drop else 255
-    lines = x.reshape(-1).view(np.uint8).reshape(height, kept.shape[0])
-    line = filled.view(np.uint8)
-    for i in range(height):
-        for k in range(kept.shape[0]):
-            lines[i, k] = (lines[i, k] & kept[k]) | line[k]
+    flat, line = x.reshape(-1).view(np.uint8), filled.view(np.uint8)
+    size, length = flat.shape[0], kept.shape[0]
+    for begin in range(0, size - size % length, length):
+        block = flat[begin : begin + length]
+        for k in range(length):
+            block[k] = (block[k] & kept[k]) | line[k]
+    rest = flat[size - size % length :]
+    for k in range(rest.shape[0]):
+        rest[k] = (rest[k] & kept[k]) | line[k]
 
 
 class ChannelDrop(ImageTransform):
@@ -387,8 +392,11 @@ class ChannelDrop(ImageTransform):
         return spec
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        row = math.prod(spec.shape[1:])
-        return Spec((row * spec.dtype.itemsize,), np.uint8), Spec((row,), spec.dtype)
+        block = BLOCK * spec.shape[2]
+        return (
+            FixedSpec((block * spec.dtype.itemsize,), np.uint8),
+            FixedSpec((block,), spec.dtype),
+        )
 
 
 def random_erasing(

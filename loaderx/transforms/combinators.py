@@ -3,29 +3,24 @@
 import copy
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError
-from loaderx.kernels.compilation import jitable
+from loaderx.kernels.draws import pick
 from loaderx.spec import Spec
 
 from .advice import advice
 from .authoring import Author
+from .base import Transform, as_number, between
 from .mix import MixTransform
-from .transform import Transform, as_number, between, is_integer
+from .step import Call, Step
 
-
-@jitable
-def pick(rng: Any, shares: Any) -> Any:
-    """The number of a branch; shares[k] is the probability of one of the branches up to k."""
-    value = rng.random()
-    for number in range(len(shares) - 1):
-        if value < shares[number]:
-            return number
-    return len(shares) - 1
+if TYPE_CHECKING:
+    from loaderx.compiler.table import TableBuilder
 
 
 class Sequence(Transform):
@@ -35,11 +30,30 @@ class Sequence(Transform):
         self.ops = as_ops(self.name, ops)
         self.spatial = any(op.spatial for op in self.ops)
         self.takes_images = any(op.takes_images for op in self.ops)
+        self.in_place = all(op.in_place for op in self.ops)
 
     def output(self, spec: Spec) -> Spec:
         for op in self.ops:
             spec = op.output(spec)
         return spec
+
+    @property
+    def inside(self) -> tuple[Transform, ...]:  # type: ignore[override]
+        return self.ops
+
+    def flattened(self, step: Step) -> list[Step]:
+        return [own for each in step.inside(self.ops) for own in each.transform.flattened(each)]
+
+    def write(self, table: "TableBuilder", group: list[Step], x: int, out: int, spec: Spec) -> None:
+        raise AssertionError("a sequence is flattened before")
+
+    def interpret(self, step: Step, spec: Spec, compiled: Any) -> Call:
+        return in_sequence(step.inside(self.ops), spec, compiled)
+
+    def leaves(self, spec: Spec) -> Iterator[tuple[Transform, Spec]]:
+        for op in self.ops:
+            yield from op.leaves(spec)
+            spec = op.output(spec)
 
     def for_labels(self) -> Transform:
         return self._with(op.for_labels() for op in self.ops)
@@ -57,7 +71,23 @@ class Sequence(Transform):
     def _with(self, ops: Any) -> "Sequence":
         changed = copy.copy(self)
         changed.ops = tuple(ops)
+        changed.in_place = all(op.in_place for op in changed.ops)
         return changed
+
+
+def in_sequence(steps: list[Step], spec: Spec, compiled: Any) -> Call:
+    """Return steps as one function of a sample, in plain Python."""
+    calls = []
+    for step in steps:
+        calls.append(step.transform.interpret(step, spec, compiled))
+        spec = step.transform.output(spec)
+
+    def call(x: NDArray[Any], position: int, length: int, turns: tuple[int, ...]) -> NDArray[Any]:
+        for each in calls:
+            x = each(x, position, length, turns)
+        return x
+
+    return call
 
 
 class Branching(Transform):
@@ -73,6 +103,14 @@ class Branching(Transform):
         self.shares = _shares(weights, len(self.branches))
         self.spatial = any(branch.spatial for branch in self.branches)
         self.takes_images = any(branch.takes_images for branch in self.branches)
+        self.in_place = self._is_in_place()
+
+    @property
+    def inside(self) -> tuple[Transform, ...]:  # type: ignore[override]
+        return tuple(op for branch in self.branches for op in branch.ops)
+
+    def _is_in_place(self) -> bool:
+        return all(branch.in_place for branch in self.branches)
 
     def output(self, spec: Spec) -> Spec:
         results = [branch.output(spec) for branch in self.branches]
@@ -84,6 +122,55 @@ class Branching(Transform):
                     f"{self.name}: every branch must give the sample {rule}; {branch.ops} makes {result} of {spec}."
                 )
         return wanted
+
+    def write(self, table: "TableBuilder", group: list[Step], x: int, out: int, spec: Spec) -> None:
+        step = group[0]
+        state = table.start_draws(step)
+        self.write_choice(
+            table,
+            state,
+            [partial(table.chain, steps, x, spec, out) for steps in self._steps(step)],
+        )
+
+    def write_choice(
+        self, table: "TableBuilder", state: int, branches: list[Callable[[], Any]]
+    ) -> None:
+        """Write a draw of one of the branches, and what each of them writes."""
+        continues = table.pick(state, self.shares)
+        ends = []
+        # No two branches run for one sample, so they share their memory.
+        start = most = table.scratch
+        for number, write in enumerate(branches):
+            table.scratch = start
+            continues[number] = table.here
+            write()
+            ends.append(table.jump())
+            most = max(most, table.scratch)
+        table.scratch = most
+        for end in ends:
+            table.continue_here(end)
+
+    def _steps(self, step: Step) -> list[list[Step]]:
+        return [step.inside(branch.ops, number) for number, branch in enumerate(self.branches)]
+
+    def interpret(self, step: Step, spec: Spec, compiled: Any) -> Call:
+        branches = self.interpret_branches(step, spec, compiled)
+
+        def call(
+            x: NDArray[Any], position: int, length: int, turns: tuple[int, ...]
+        ) -> NDArray[Any]:
+            chosen = branches[int(pick(step.draws(position, turns), self.shares))]
+            return chosen(x, position, length, turns)
+
+        return call
+
+    def interpret_branches(self, step: Step, spec: Spec, compiled: Any) -> list[Call]:
+        """Return every branch as a function of a sample, in plain Python."""
+        return [in_sequence(steps, spec, compiled) for steps in self._steps(step)]
+
+    def leaves(self, spec: Spec) -> Iterator[tuple[Transform, Spec]]:
+        for branch in self.branches:
+            yield from branch.leaves(spec)
 
     def for_labels(self) -> Transform:
         return self._with(lambda branch: branch.for_labels())
@@ -97,6 +184,7 @@ class Branching(Transform):
     def _with(self, change: Callable[[Sequence], Transform]) -> "Branching":
         changed = copy.copy(self)
         changed.branches = tuple(change(branch) for branch in self.branches)  # type: ignore[misc]
+        changed.in_place = changed._is_in_place()
         return changed
 
 
@@ -116,42 +204,6 @@ class Maybe(Branching):
         share = between("probability", probability, 0, 1)
         super().__init__((Sequence(*as_ops(self.name, ops)), Sequence()))
         self.shares = np.array([share, 1.0])
-
-
-class Rounds(Branching):
-    """`number` times one of the branches."""
-
-    def __init__(self, branches: Several[Sequence], number: int, weights: Any = None) -> None:
-        super().__init__(branches, weights)
-        if not is_integer(number, 0):
-            raise ArgumentError(f"`number` (={number!r}) must be an integer of at least 0.")
-        self.number = int(number)
-
-
-class Blend(Branching):
-    """The sample mixed with `width` others that were made of it by `depth` branches each.
-
-    The shares of these come from a Dirichlet distribution, that of the sample itself from a Beta distribution.
-    """
-
-    def __init__(
-        self, branches: Several[Sequence], width: int, depth: tuple[int, int], alpha: float
-    ) -> None:
-        super().__init__(branches)
-        self.width, self.depth, self.alpha = width, depth, alpha
-
-
-def leaves(op: Transform, spec: Spec) -> Iterator[tuple[Transform, Spec]]:
-    """Yield the ops inside of an op, or the op itself, each with the spec that it gets."""
-    if isinstance(op, Sequence):
-        for own in op.ops:
-            yield from leaves(own, spec)
-            spec = own.output(spec)
-    elif isinstance(op, Branching):
-        for branch in op.branches:
-            yield from leaves(branch, spec)
-    else:
-        yield op, spec
 
 
 def as_branches(name: str, given: Several[Any]) -> list[Sequence]:

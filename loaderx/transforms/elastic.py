@@ -11,9 +11,10 @@ from loaderx.kernels.warping import copy_line, fill_pixel, mix_line, share_dtype
 from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount
+from .base import Parameter, Transform, image_shape, is_integer
 from .geometric import Interpolation, appearance, check_image
+from .sample import SampleTransform
 from .spatial import Border
-from .transform import Parameter, SampleTransform, Transform, image_shape, is_integer
 
 
 def spline_weights(spacing: int) -> np.ndarray[Any, np.dtype[np.float64]]:

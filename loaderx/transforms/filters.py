@@ -10,8 +10,8 @@ from loaderx.kernels.filters import BLOCK_BYTES, apply_curves, blur, clipped, sh
 from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount, factors
+from .base import is_integer, pair
 from .image import ImageTransform
-from .transform import is_integer, pair
 
 # Up to here the result is less than 1 away: 0.5 by rounding, 2 * radius * 255 / 65536 by the shares of both passes,
 # and (radius + 2) / 128 by the products that are cut off.

@@ -12,15 +12,10 @@ from loaderx.kernels.windows import FILL
 from loaderx.spec import Spec
 
 from .amounts import Amount, Amounts, amounts, draw_amount, spread
+from .base import Parameter, between, finite, image_shape
 from .spatial import BORDERS, Border, check_fill
-from .transform import (
-    MapTransform,
-    Parameter,
-    between,
-    finite,
-    image_shape,
-)
 from .values import check_numbers
+from .warp import MapTransform
 
 Interpolation = Literal["bilinear", "nearest"]
 # Places in an image are counted in 32 bits.

@@ -1,12 +1,17 @@
 """Ops that change the values of an image where they are: uint8, or floats from 0 to 1."""
 
+from collections.abc import Callable
 from typing import Any
 
 from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
 
-from .transform import Parameter, SampleTransform, Transform, image_shape
+from .base import Parameter, Transform, image_shape
+from .sample import SampleTransform
 from .values import check_numbers, full_scale
+
+# Floats from 0 to 1 may be a little above 1 where something sharpened them.
+BRIGHTEST = 1.5
 
 
 class ImageTransform(SampleTransform):
@@ -33,6 +38,18 @@ class ImageTransform(SampleTransform):
             raise ArgumentError(f"{self.name} takes images of 3 channels, not {spec}.")
         return spec
 
+    def caution(self, spec: Spec, largest: Callable[[], float]) -> str | None:
+        if not self.clips or spec.dtype.kind != "f":
+            return None
+        brightest = largest()
+        if brightest <= BRIGHTEST:
+            return None
+        return (
+            f"{self.name} takes floats for images from 0 to 1 and clips what is outside, and values go up to "
+            f"{brightest:g} in the first row of the data. Divide them before, or leave them uint8, and put Normalize "
+            "after it."
+        )
+
     def for_labels(self) -> Transform:
         return Identity()
 
@@ -41,6 +58,9 @@ class ImageTransform(SampleTransform):
 
     def parameters(self, spec: Spec) -> dict[str, Parameter]:
         return {**self._parameters, "white": full_scale(spec)}
+
+
+ImageTransform.caution_kind = ImageTransform
 
 
 def nothing(x: Any) -> None:

@@ -7,7 +7,8 @@ import numpy as np
 from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
 
-from .transform import Parameter, SampleTransform, between, is_integer
+from .base import Parameter, between, is_integer
+from .sample import SampleTransform
 
 
 def one_hot(x: Any, out: Any, high: float, low: float) -> None:

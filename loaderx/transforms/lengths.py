@@ -6,7 +6,8 @@ import numpy as np
 
 from loaderx.spec import Spec
 
-from .transform import Parameter, SampleTransform
+from .base import Parameter
+from .sample import SampleTransform
 
 NAMES = ("length", "lengths")
 

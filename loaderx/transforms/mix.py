@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,11 @@ from loaderx.errors import ArgumentError
 from loaderx.kernels.mix import cut_mix, cut_mix_series, mix_up
 from loaderx.spec import Spec
 
-from .transform import Transform, as_number
+from .base import Transform, as_number
+from .step import Step
+
+if TYPE_CHECKING:
+    from loaderx.compiler.chain import Chain
 
 # (first place, positions, partners, key, samples of the whole batch, out)
 Mixer = Callable[[int, NDArray[Any], NDArray[Any], np.uint64, NDArray[Any], NDArray[Any]], None]
@@ -20,6 +24,9 @@ Mixer = Callable[[int, NDArray[Any], NDArray[Any], np.uint64, NDArray[Any], NDAr
 
 class MixTransform(Transform):
     """An op that needs the whole batch: it begins when all samples have come so far."""
+
+    keeps_axes = True
+    needs_batch = True
 
     def __init__(self, alpha: float = 1.0) -> None:
         self.alpha = as_number(alpha)
@@ -33,6 +40,14 @@ class MixTransform(Transform):
                 "for labels."
             )
         return spec
+
+    def add_to(self, chain: "Chain", step: Step) -> None:
+        assert step.image is not None
+        output = self.output(chain.output)
+        chain.begin_phase(self.mixer(step.image, output), step.key)
+
+    def write(self, table: Any, group: Any, x: int, out: int, spec: Spec) -> None:
+        raise AssertionError("samples are mixed between two tables, and never inside of one")
 
     @abstractmethod
     def mixer(self, image: Spec, spec: Spec) -> Mixer:
@@ -58,6 +73,8 @@ class CutMix(MixTransform):
     time. It is pasted into all fields of the same height and width, or of the same time, which is the first axis: a
     label of as many classes as a series has moments is taken for a series.
     """
+
+    spatial = True
 
     def mixer(self, image: Spec, spec: Spec) -> Mixer:
         if len(image.shape) not in (1, 2, 3) or 0 in image.shape:

@@ -10,8 +10,8 @@ from loaderx.kernels.pixels import saturate
 from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount
+from .base import finite
 from .image import ImageTransform
-from .transform import finite
 
 
 def gaussian_noise(x: Any, rng: Any, std: Any, mean: Any, white: float) -> None:

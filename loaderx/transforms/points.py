@@ -1,13 +1,20 @@
 """Boxes and keypoints behind an image: they follow what moves its pixels."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
 
-from .transform import MapTransform, Parameter, SampleTransform, Transform, WindowTransform
+from .base import Parameter, Transform
+from .sample import SampleTransform
+from .step import Call, Step
+
+if TYPE_CHECKING:
+    from loaderx.compiler.table import TableBuilder
+
+    from .moving import MovingTransform
 
 # How many numbers a row has, by the last word of the field's name.
 NUMBERS = {"boxes": 4, "bboxes": 4, "bbox": 4, "keypoints": 2}
@@ -32,7 +39,9 @@ def check_points(name: str, spec: Spec) -> None:
 class PointsTransform(Transform):
     """What `op` does to an image, for its boxes or keypoints."""
 
-    def __init__(self, op: WindowTransform | MapTransform, image: Spec) -> None:
+    in_place = True
+
+    def __init__(self, op: "MovingTransform", image: Spec) -> None:
         self.op = op
         self.image = image
         self.result = op.output(image)
@@ -43,6 +52,12 @@ class PointsTransform(Transform):
 
     def output(self, spec: Spec) -> Spec:
         return spec
+
+    def write(self, table: "TableBuilder", group: list[Step], x: int, out: int, spec: Spec) -> None:
+        self.op.write_points(table, group[0], x, spec, self.image, self.result)
+
+    def interpret(self, step: Step, spec: Spec, compiled: Any) -> Call:
+        return self.op.interpret_points(step, self.image, self.result)
 
 
 def open_points(x: Any, out: Any) -> None:

@@ -9,14 +9,16 @@ import numpy as np
 from loaderx.errors import ArgumentError
 
 from .amounts import Choice
+from .base import Transform, as_number, between, is_integer
+from .blend import Blend
 from .colour import Brightness, Contrast, Saturation
-from .combinators import Blend, Rounds, as_branches
+from .combinators import as_branches
 from .filters import Sharpness
 from .geometric import Affine, Rotate
 from .image import Identity
+from .rounds import Rounds
 from .spatial import Border
 from .tones import AutoContrast, Equalize, Posterize, Solarize
-from .transform import Transform, as_number, between, is_integer
 
 LEVELS = 31
 Interpolation = Literal["bilinear", "nearest"]

@@ -15,8 +15,9 @@ from loaderx.kernels.pixels import saturate
 from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount, spread
+from .base import Parameter, Transform, between, finite, is_integer
 from .image import Identity
-from .transform import Parameter, SampleTransform, Transform, between, finite, is_integer
+from .sample import SampleTransform
 from .values import check_numbers
 
 
@@ -228,6 +229,11 @@ def reverse(x: Any, rng: Any, probability: float) -> None:
     """Backwards, or not."""
     if rng.random() < probability:
         length = x.shape[0]
+        if x.ndim == 1:
+            for i in range(length // 2):
+                first, last = x[i], x[length - 1 - i]
+                x[i], x[length - 1 - i] = last, first
+            return
         moments = x.reshape(length, -1)
         for i in range(length // 2):
             for c in range(moments.shape[1]):

@@ -17,8 +17,9 @@ from loaderx.kernels.normals import fill_normals
 from loaderx.spec import Spec
 
 from .amounts import Amount, Amounts, Choice, amounts, draw_amount, factors, spread
+from .base import Parameter, Transform, between, is_integer
 from .image import Identity
-from .transform import Parameter, SampleTransform, Transform, between, is_integer
+from .sample import SampleTransform
 
 # (left, right) of the 25 joints of Kinect v2 in NTU RGB+D: shoulder, elbow, wrist, hand, hip, knee, ankle, foot, tip of
 # the hand, thumb.

@@ -11,11 +11,9 @@ from loaderx.kernels.pixels import resize_area
 from loaderx.kernels.windows import EDGE, FILL, REFLECT
 from loaderx.spec import Spec
 
-from .transform import (
+from .base import (
     Parameter,
-    SampleTransform,
     Transform,
-    WindowTransform,
     between,
     finite,
     image_shape,
@@ -23,7 +21,9 @@ from .transform import (
     pair,
     positive_range,
 )
+from .sample import SampleTransform
 from .values import check_numbers
+from .window import WindowTransform
 
 Border = Literal["fill", "reflect", "edge"]
 BORDERS = {"fill": FILL, "reflect": REFLECT, "edge": EDGE}

@@ -8,7 +8,8 @@ from loaderx.errors import ArgumentError
 from loaderx.kernels.compilation import jitable
 from loaderx.spec import Spec
 
-from .transform import Parameter, SampleTransform, Transform, between, finite, is_integer
+from .base import Parameter, Transform, between, finite, is_integer
+from .sample import SampleTransform
 from .values import check_numbers
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from loaderx.errors import ArgumentError
 from loaderx.kernels.tones import (
+    BLOCK,
     count_values,
     equalizing_table,
     find_extremes,
@@ -19,13 +20,14 @@ from loaderx.kernels.tones import (
 from loaderx.spec import Spec
 
 from .amounts import Amount, Amounts, Choice, amounts, draw_amount
+from .base import between
 from .image import ImageTransform
-from .transform import between
+from .sample import FixedSpec
 
 
 def _tables(spec: Spec) -> Spec:
     """What becomes of each byte, by channel."""
-    return Spec((spec.shape[2], 256), np.uint8)
+    return FixedSpec((spec.shape[2], 256), np.uint8)
 
 
 def gamma(x: Any, rng: Any, exponent: Any, white: float, tables: Any) -> None:
@@ -141,10 +143,10 @@ class AutoContrast(ImageTransform):
         return spec
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        line = (spec.shape[1] * spec.shape[2],)
+        line, block = (spec.shape[1] * spec.shape[2],), (BLOCK * spec.shape[2],)
         number = np.float32 if np.can_cast(spec.dtype, np.float32) else np.float64
         return (
-            *(Spec(line, spec.dtype), Spec(line, spec.dtype)),
+            *(FixedSpec(block, spec.dtype), FixedSpec(block, spec.dtype)),
             *(Spec(line, number), Spec(line, number)),
             _tables(spec),
         )
@@ -174,4 +176,4 @@ class Equalize(ImageTransform):
         return spec
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        return Spec((4, spec.shape[2], 256), np.uint32), _tables(spec)
+        return FixedSpec((4, spec.shape[2], 256), np.uint32), _tables(spec)

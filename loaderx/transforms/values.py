@@ -1,5 +1,6 @@
 """Normalize, ToFloat, Cast: what a pixel is worth, and in which dtype."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
 
-from .transform import Parameter, SampleTransform, ScaleTransform, image_shape
+from .base import Parameter, image_shape
+from .sample import SampleTransform
+from .scale import ScaleTransform
 
 FLOATS = ("float32", "float16", "bfloat16")
 
@@ -105,6 +108,16 @@ class Normalize(_Scaled):
         """Whether these cannot be the mean and the deviation of values from 0 to 1."""
         return bool(np.any(self._mean > 1) or np.any(self._std > 1))
 
+    def caution(self, spec: Spec, largest: Callable[[], float]) -> str | None:
+        if spec.dtype.kind not in "iu" or not self.beyond_one:
+            return None
+        white = full_scale(spec)
+        mean, std = (np.round(values / white, 4).tolist() for values in self.mean_and_std)
+        return (
+            f"{self!r} gets {spec.dtype}, which it divides by {white:g} before: `mean` and `std` must be on the scale "
+            f"from 0 to 1, as in Normalize({mean}, {std})."
+        )
+
     def scale_and_bias(self, spec: Spec) -> tuple[NDArray[Any], NDArray[Any]]:
         for name, values in (("mean", self._mean), ("std", self._std)):
             if len(values) > 1 and spec.shape[-1:] != values.shape:
@@ -149,6 +162,7 @@ class Cast(SampleTransform):
 
     function = staticmethod(cast_values)
     in_place = False
+    keeps_axes = True
     takes_rng = False
 
     def __init__(self, dtype: DTypeLike) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 from loaderx.errors import ArgumentError
 from loaderx.written import Written
 
+from .base import is_integer
 from .spatial import RandomResizedCrop
-from .transform import is_integer
 
 
 class Views(Written):

@@ -14,17 +14,18 @@ class Runs:
         program.write_files(folder)
 
     def __call__(self, topology):
-        """Of each process in turn, the results of its jobs by name."""
+        """Return of each process in turn the results of its jobs by name."""
         if topology not in self._done:
             count, devices = map(int, topology.split("x"))
             jobs = {"batches": {}, "training": {}}
             if count > 1:
                 jobs["refusals"] = {}
-            if topology in program.RESUMED_ON:
-                leg = program.RESUMED_ON.index(topology)
-                before = self(program.RESUMED_ON[leg - 1])[0]["resuming"] if leg else None
-                states = before and {name: result["state"] for name, result in before.items()}
-                jobs["resuming"] = {"leg": leg, "states": states}
+            for chain in (program.RESUMED_ON, program.RESUMED_ON_MORE):
+                if topology in chain and "resuming" not in jobs:
+                    leg = chain.index(topology)
+                    before = self(chain[leg - 1])[0]["resuming"] if leg else None
+                    states = before and {name: result["state"] for name, result in before.items()}
+                    jobs["resuming"] = {"leg": leg, "states": states}
             # A failure is remembered too: to try again for every test would take hours.
             self._done[topology] = None
             self._done[topology] = processes.run(self.folder, count, devices, jobs)
@@ -36,3 +37,29 @@ class Runs:
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
     return Runs(tmp_path_factory.mktemp("distributed"))
+
+
+HEARTBEAT = 10  # seconds after which a process that is silent counts as dead
+
+
+@pytest.fixture(scope="session", autouse=True)
+def begun_deaths(request, tmp_path_factory):
+    """Of every death that a test asks for its two processes, their folder and their port.
+
+    They mostly wait, and so begin before all other tests, of which none waits for them.
+    """
+    timeouts = {"heartbeat_timeout_seconds": HEARTBEAT, "shutdown_timeout_seconds": HEARTBEAT}
+    asked = [
+        item.callspec.params for item in request.session.items if "deaths" in item.fixturenames
+    ]
+    begun = {}
+    try:
+        for case in asked:
+            folder, port = tmp_path_factory.mktemp("death"), processes.free_port()
+            jobs = {"dying": {"victim": case["victim"], "how": case["how"]}}
+            started = processes.start(folder, 2, 1, jobs, port, timeouts=timeouts)
+            begun[case["victim"], case["how"]] = started, folder, port
+        yield begun
+    finally:
+        for started, _, _ in begun.values():
+            processes.wait(started, 0)

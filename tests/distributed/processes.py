@@ -58,7 +58,7 @@ def wait(started, seconds, *, one_failure_ends_it=True):
         for process in started:
             if process.poll() is None:
                 process.kill()
-                process.wait()
+                process.wait(timeout=30)
 
 
 def run(folder, processes, devices, jobs, seconds=150):

@@ -284,8 +284,9 @@ def local_checksum(image):
     return jax.lax.psum((bits * (place[:, None] + 1)).sum(), "data")
 
 
-# The chain of resumed runs goes over these in this order: 2 hosts, then 4, then 1.
-RESUMED_ON = ["2x2", "4x2", "1x8"]
+# A chain of resumed runs: 2 hosts, then 3, then 1. A second one has 4 in place of 3: the states are the same.
+RESUMED_ON = ["2x2", "3x1", "1x8"]
+RESUMED_ON_MORE = ["2x2", "4x2", "1x8"]
 # name -> rows, options of the loader, and (batch size, steps or None for all that are left) of each run
 RESUMES = {
     "within an epoch": (384, {}, [(64, 2), (96, 3), (64, 4)]),

@@ -12,7 +12,9 @@ from tests.distributed import processes, program
 
 pytestmark = pytest.mark.timeout(400)  # the first test of a topology waits for its processes
 
-TOPOLOGIES = ["1x8", "2x2", "2x4", "3x1", "4x2"]
+# Most of the time is that of starting processes: the larger runs are left to `make test-long`.
+SMALL, LARGE = ["1x8", "2x2", "3x1"], ["2x4", "4x2"]
+TOPOLOGIES = [*SMALL, *(pytest.param(topology, marks=pytest.mark.long) for topology in LARGE)]
 
 
 def scenarios(topology):
@@ -21,7 +23,14 @@ def scenarios(topology):
     return program.scenarios(count * devices)
 
 
-ALL = [(topology, *scenario) for topology in TOPOLOGIES for scenario in scenarios(topology)]
+def all_scenarios(loaders=program.LOADERS):
+    """List the scenarios of all topologies in which one of these loaders is."""
+    return [
+        pytest.param(topology, *scenario, marks=[pytest.mark.long] if topology in LARGE else [])
+        for topology in (*SMALL, *LARGE)
+        for scenario in scenarios(topology)
+        if scenario[0] in loaders
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -51,13 +60,13 @@ def assert_same_bytes(batch, expected):
         assert batch[name].tobytes() == array.tobytes(), name
 
 
-def test_all_scenarios_were_run(runs):
-    for topology in TOPOLOGIES:
-        for process in runs(topology):
-            assert list(process["batches"]) == scenarios(topology)
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_all_scenarios_were_run(runs, topology):
+    for process in runs(topology):
+        assert list(process["batches"]) == scenarios(topology)
 
 
-@pytest.mark.parametrize(("topology", "loader", "layout"), ALL)
+@pytest.mark.parametrize(("topology", "loader", "layout"), all_scenarios())
 def test_a_global_batch_is_that_of_one_process(runs, alone, topology, loader, layout):
     results = results_of(runs, topology, loader, layout)
     reference = alone(loader)
@@ -78,7 +87,7 @@ def test_a_global_batch_is_that_of_one_process(runs, alone, topology, loader, la
 
 
 @pytest.mark.filterwarnings("ignore:this loader is walked through again")
-@pytest.mark.parametrize(("topology", "loader", "layout"), ALL)
+@pytest.mark.parametrize(("topology", "loader", "layout"), all_scenarios())
 def test_the_state_is_the_same_in_all_processes_and_in_one(runs, alone, topology, loader, layout):
     results = results_of(runs, topology, loader, layout)
     with iter(alone(loader)) as iterator:
@@ -92,7 +101,7 @@ def test_the_state_is_the_same_in_all_processes_and_in_one(runs, alone, topology
 # --- evaluation -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("topology", "loader", "layout"), [s for s in ALL if s[1] == "padded"])
+@pytest.mark.parametrize(("topology", "loader", "layout"), all_scenarios(["padded"]))
 def test_with_a_mask_every_row_comes_once_in_as_many_steps_everywhere(
     runs, alone, topology, loader, layout
 ):
@@ -124,8 +133,6 @@ def test_a_hook_sees_the_rows_of_its_process(runs, topology, layout):
 
 # --- reads ------------------------------------------------------------------------------------
 
-COUNTED = [scenario for scenario in ALL if scenario[1] in program.COUNTED]
-
 
 def partner_steps(size, own, read, order):
     """How far around the batch the partners stand of those that were read, so that it is exactly these."""
@@ -136,7 +143,7 @@ def partner_steps(size, own, read, order):
     }
 
 
-@pytest.mark.parametrize(("topology", "loader", "layout"), COUNTED)
+@pytest.mark.parametrize(("topology", "loader", "layout"), all_scenarios(program.COUNTED))
 @pytest.mark.parametrize("field", ["image", "label"])
 def test_a_process_reads_the_rows_of_its_devices(runs, alone, topology, loader, layout, field):
     results = results_of(runs, topology, loader, layout)
@@ -154,13 +161,11 @@ def test_a_process_reads_the_rows_of_its_devices(runs, alone, topology, loader, 
         assert possible, "the partners are not one step further around the batch"
 
 
-def test_processes_share_the_work(runs):
-    for topology in TOPOLOGIES:
-        read = [
-            len(result["read"][0]["image"])
-            for result in results_of(runs, topology, "augmented", "data")
-        ]
-        assert read == [program.BATCH // len(read)] * len(read)
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_processes_share_the_work(runs, topology):
+    results = results_of(runs, topology, "augmented", "data")
+    read = [len(result["read"][0]["image"]) for result in results]
+    assert read == [program.BATCH // len(read)] * len(read)
 
 
 def test_the_same_rows_on_two_hosts_are_read_by_both(runs):
@@ -169,19 +174,34 @@ def test_the_same_rows_on_two_hosts_are_read_by_both(runs):
     assert sorted(first["read"][0]["image"]) == sorted(second["read"][0]["image"])
 
 
-def test_the_layouts_are_what_they_are_called(runs):
-    def own(topology, layout, process, field="label"):
-        result = results_of(runs, topology, "plain", layout)[process]
-        return processes.places(result["steps"][0], [field])
+def rows_held(runs, topology, layout, process, field="label"):
+    """Return the places of the first batch that a process holds."""
+    result = results_of(runs, topology, "plain", layout)[process]
+    return processes.places(result["steps"][0], [field])
 
-    assert own("2x2", "data", 1) == set(range(60, 120))
-    assert own("2x2", "mixed up", 0) != own("2x2", "data", 0)
-    assert [len(own("4x2", "uneven", process)) for process in range(4)] == [48, 24, 24, 24]
-    assert [len(own("2x4", "uneven", process)) for process in range(2)] == [96, 24]
+
+def test_the_layouts_are_what_they_are_called(runs):
+    held = functools.partial(rows_held, runs, "2x2")
+    assert held("data", 1) == set(range(60, 120))
+    assert held("mixed up", 0) != held("data", 0)
+    assert [len(held("uneven", process)) for process in range(2)] == [80, 40]
     for process in range(2):
-        assert len(own("2x4", "data x model", process)) == program.BATCH
-        assert len(own("2x4", "labels everywhere", process, "image")) == 60
-    assert own("2x4", "other rows for each field", 0) == set(range(60))
+        assert len(held("data x model", process)) == program.BATCH
+        assert len(held("labels everywhere", process, "image")) == 60
+    assert held("other rows for each field", 0) == set(range(60))
+
+
+@pytest.mark.long
+def test_the_layouts_are_so_over_more_devices(runs):
+    held = functools.partial(rows_held, runs, "2x4")
+    assert [len(rows_held(runs, "4x2", "uneven", process)) for process in range(4)] == [
+        48, 24, 24, 24,
+    ]  # fmt: skip
+    assert [len(held("uneven", process)) for process in range(2)] == [96, 24]
+    for process in range(2):
+        assert len(held("data x model", process)) == program.BATCH
+        assert len(held("labels everywhere", process, "image")) == 60
+    assert held("other rows for each field", 0) == set(range(60))
 
 
 # --- what is refused --------------------------------------------------------------------------
@@ -203,7 +223,10 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("topology", ["2x2", "4x2"])
+FEW_AND_MANY = ["2x2", pytest.param("4x2", marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize("topology", FEW_AND_MANY)
 @pytest.mark.parametrize("case", REFUSALS)
 def test_what_cannot_work_is_refused_in_every_process(runs, topology, case):
     for process in runs(topology):
@@ -212,7 +235,7 @@ def test_what_cannot_work_is_refused_in_every_process(runs, topology, case):
         assert [word for word in REFUSALS[case] if word not in message] == []
 
 
-@pytest.mark.parametrize("topology", ["2x2", "4x2"])
+@pytest.mark.parametrize("topology", FEW_AND_MANY)
 def test_a_state_that_leaves_a_last_batch_that_cannot_be_divided_is_refused_at_once(runs, topology):
     """Not in the middle of a training of hours."""
     for process in runs(topology):
@@ -222,7 +245,7 @@ def test_a_state_that_leaves_a_last_batch_that_cannot_be_divided_is_refused_at_o
         assert "after step" not in message
 
 
-@pytest.mark.parametrize("topology", ["2x2", "3x1", "4x2"])
+@pytest.mark.parametrize("topology", ["3x1", *FEW_AND_MANY])
 def test_a_process_without_a_device_of_the_sharding_is_told_so(runs, topology):
     first, *others = (p["refusals"]["devices of another process"] for p in runs(topology))
     assert first is None

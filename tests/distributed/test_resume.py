@@ -107,3 +107,23 @@ def test_a_position_inside_a_batch_is_said_where_the_epoch_is_rounded(runs, name
     assert [len(warnings) for warnings in said] == inside
     for message in itertools.chain(*said):
         assert "samples into a batch of" in message
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", program.RESUMES)
+def test_the_second_run_of_a_chain_is_the_same_over_four_processes(runs, name):
+    topologies = [chain[1] for chain in (program.RESUMED_ON, program.RESUMED_ON_MORE)]
+    three, four = ([p["resuming"][name] for p in runs(topology)] for topology in topologies)
+    assert (len(three), len(four)) == (3, 4)
+    for result in four:
+        assert result["state"] == three[0]["state"]
+        assert result["warnings"] == three[0]["warnings"]
+        assert list(result["steps"]) == list(three[0]["steps"])
+    for step in three[0]["steps"]:
+        whole, other = (
+            processes.whole_batch([result["steps"][step] for result in results])
+            for results in (three, four)
+        )
+        assert whole.keys() == other.keys()
+        for field, array in whole.items():
+            np.testing.assert_array_equal(other[field], array, strict=True, err_msg=field)

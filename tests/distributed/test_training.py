@@ -68,41 +68,35 @@ def test_other_batches_would_have_other_losses_and_sums(batches, losses):
 
 # --- a process that dies ----------------------------------------------------------------------
 
-HEARTBEAT = 10
 # What a slow machine may take to start, and to notice.
 PATIENCE = 120
-DEATHS = [(0, "in a step"), (1, "in a step"), (0, "between steps"), (1, "between steps")]
+# Each kind of process and each moment once; the other pairs in `make test-long`.
+DEATHS = {
+    (0, "in a step"): [],
+    (1, "between steps"): [],
+    (1, "in a step"): [pytest.mark.long],
+    (0, "between steps"): [pytest.mark.long],
+}
 
 
 @pytest.fixture(scope="module")
-def deaths(runs, tmp_path_factory):
-    """Of every death the exit codes and what the processes wrote. All at once: most of the time is waiting."""
-    timeouts = {"heartbeat_timeout_seconds": HEARTBEAT, "shutdown_timeout_seconds": HEARTBEAT}
-    pairs = {}
-    try:
-        for victim, how in DEATHS:
-            folder, port = tmp_path_factory.mktemp("death"), processes.free_port()
-            jobs = {"dying": {"victim": victim, "how": how}}
-            started = processes.start(folder, 2, 1, jobs, port, timeouts=timeouts)
-            pairs[victim, how] = started, folder, port
-        everyone = [process for started, _, _ in pairs.values() for process in started]
-        all_codes = processes.wait(everyone, PATIENCE, one_failure_ends_it=False)
-    finally:
-        for started, _, _ in pairs.values():
-            for process in started:
-                process.kill()
-                process.wait()
+def deaths(begun_deaths):
+    """Of every death the exit codes and what the processes wrote."""
+    everyone = [process for started, _, _ in begun_deaths.values() for process in started]
+    all_codes = processes.wait(everyone, PATIENCE, one_failure_ends_it=False)
     return {
         case: (
             all_codes[2 * number : 2 * number + 2],
             [(folder / f"words.{port}.{process}").read_text() for process in range(2)],
             [(folder / f"steps.{process}").read_text().splitlines() for process in range(2)],
         )
-        for number, (case, (_, folder, port)) in enumerate(pairs.items())
+        for number, (case, (_, folder, port)) in enumerate(begun_deaths.items())
     }
 
 
-@pytest.mark.parametrize(("victim", "how"), DEATHS)
+@pytest.mark.parametrize(
+    ("victim", "how"), [pytest.param(*case, marks=marks) for case, marks in DEATHS.items()]
+)
 def test_when_a_process_dies_the_other_ends_with_an_error_of_jax(deaths, victim, how):
     codes, words, steps = deaths[victim, how]
     other = 1 - victim

@@ -58,18 +58,17 @@ def test_every_example_is_listed_and_tested():
 
 
 @pytest.mark.parametrize("package", sorted(cli.EXAMPLE_PACKAGES))
-def test_a_missing_package_gives_one_line_that_says_what_to_install(tmp_path, package):
+def test_a_missing_package_gives_one_line_that_says_what_to_install(monkeypatch, capsys, package):
+    monkeypatch.delitem(sys.modules, "loaderx.demo", raising=False)
+    monkeypatch.delattr(loaderx, "demo", raising=False)
+    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, name)
     # None in sys.modules makes the import fail as if the package were not installed.
-    program = f"""
-import sys
-sys.modules[{package!r}] = None
-from loaderx.cli import main
-sys.exit(main(["demo"]))
-"""
-    finished = run("-c", program, cwd=tmp_path)
-    assert finished.returncode == 1
-    assert finished.stdout == ""
-    (line,) = finished.stderr.splitlines()
+    monkeypatch.setitem(sys.modules, package, None)
+    assert cli.main(["demo"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    (line,) = shown.err.splitlines()
     assert package in line
     assert line.endswith('pip install ".[examples]" in a clone of loaderx')
 

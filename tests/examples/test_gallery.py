@@ -10,7 +10,7 @@ from PIL import Image
 
 from loaderx import transforms
 from loaderx.transforms.image import ImageTransform
-from loaderx.transforms.transform import MapTransform, WindowTransform
+from loaderx.transforms.moving import MovingTransform
 
 ROOT = Path(__file__).parents[2]
 SIZE = 24
@@ -48,7 +48,7 @@ def test_every_image_op_is_there_and_none_leaves_the_photograph_as_it_is():
     image_ops = {
         name
         for name, op in vars(transforms).items()
-        if isinstance(op, type) and issubclass(op, ImageTransform | MapTransform | WindowTransform)
+        if isinstance(op, type) and issubclass(op, ImageTransform | MovingTransform)
     }
     assert image_ops | {"ElasticDeform", "Resize", "Normalize"} <= {name for name, _, _ in tiles}
     (first, shape, same), *others = tiles

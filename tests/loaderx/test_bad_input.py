@@ -1,10 +1,10 @@
 """Bad input gets an error that names what was given and what is expected, before any thread starts."""
 
 import io
+import json
 import os
 import subprocess
 import sys
-import textwrap
 import threading
 import traceback
 import warnings
@@ -605,7 +605,7 @@ def test_stop_iteration_of_a_user_never_ends_the_loop(dataset, hook):
 
 # --- files that shrink ------------------------------------------------------------------------
 
-# Touching a page of a mapping that the file no longer has is a SIGBUS: so each in a process of its own.
+# Touching a page of a mapping that the file no longer has is a SIGBUS: so in a process of their own.
 SHRINKING = {
     "next": """
         loader = DataLoader(NPDataset("0.npy"), batch_size=64, output="numpy")
@@ -638,31 +638,51 @@ SHRINKING = {
 }
 
 
-@pytest.mark.parametrize("case", SHRINKING)
-def test_a_file_that_shrinks_is_an_error_that_names_it(tmp_path, case):
+# Runs them in turn, each in a folder of its own, and says what came of each.
+IN_TURN = """
+import json, os, sys, textwrap
+import numpy as np
+from loaderx import DataError, DataLoader, NPDataset
+
+def shrink(path):
+    global shrunken
+    shrunken = path
+    os.truncate(path, 4096)
+
+for case, body in json.loads(sys.argv[1]).items():
+    os.mkdir(case)
+    os.chdir(case)
     for number in range(3):
-        np.save(tmp_path / f"{number}.npy", np.ones((500, 1024), np.float32))
-    program = textwrap.dedent("""
-        import os
-        from loaderx import DataError, DataLoader, NPDataset
+        np.save(f"{number}.npy", np.ones((500, 1024), np.float32))
+    said = "no error"
+    try:
+        exec(textwrap.dedent(body))
+    except DataError as error:
+        said = str(error)
+        if f"{shrunken} shrank from 2048128 to 4096 bytes" in said:
+            said = "right"
+    print(f"{case}: {said}", flush=True)
+    os.chdir("..")
+"""
 
-        def shrink(path):
-            global shrunken
-            shrunken = path
-            os.truncate(path, 4096)
 
-        try:
-        {body}
-        except DataError as error:
-            assert f"{{shrunken}} shrank from 2048128 to 4096 bytes" in str(error), error
-        else:
-            raise SystemExit("no error")
-    """).format(body=textwrap.indent(textwrap.dedent(SHRINKING[case]), "    "))
-    finished = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
+@pytest.fixture(scope="module")
+def shrunken(tmp_path_factory):
+    """The process that ran all cases."""
+    return subprocess.run(
+        [sys.executable, "-c", IN_TURN, json.dumps(SHRINKING)],
+        cwd=tmp_path_factory.mktemp("shrinking"),
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
+        timeout=100,
     )
-    assert finished.returncode == 0, (finished.returncode, finished.stderr)
+
+
+@pytest.mark.parametrize("case", SHRINKING)
+def test_a_file_that_shrinks_is_an_error_that_names_it(shrunken, case):
+    assert f"{case}: right\n" in shrunken.stdout, (shrunken.stdout, shrunken.stderr)
+
+
+def test_no_file_that_shrinks_ends_the_process(shrunken):
+    assert shrunken.returncode == 0, (shrunken.stdout, shrunken.stderr)

@@ -332,17 +332,18 @@ with iter(loader) as iterator:
 
 
 def test_a_kill_during_an_async_save_leaves_the_last_complete_step(tmp_path):
-    with subprocess.Popen(
+    child = subprocess.Popen(
         [sys.executable, "-c", KILLED, tmp_path],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    ) as child:
-        try:
-            announced = child.stdout.readline()
-        finally:
-            child.kill()
-        assert announced == "half written\n", child.stderr.read()
+    )
+    try:
+        announced = child.stdout.readline()
+    finally:
+        child.kill()
+        _, errors = child.communicate(timeout=60)
+    assert announced == "half written\n", errors
     assert len(list(tmp_path.glob("*/never/file")) + list(tmp_path.glob("*/never.*/file"))) == 1
     assert not (tmp_path / "2").exists()
 

@@ -629,4 +629,4 @@ def test_step_1000000000_is_reached_at_once_and_exactly(remainder):
         seconds = time.perf_counter() - began
         assert_same([batch, next(iterator)], [loader.batch(step), loader.batch(step + 1)])
         assert iterator.get_state()["step"] == step + 2
-    assert seconds < 5, "to walk there takes hours"
+    assert seconds < 60, "to walk there takes hours"

@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 
 import loaderx
-from loaderx import ClosedError, DataLoader, assembly
+from loaderx import ClosedError, DataLoader, assembly, shutdown
+from tests.waiting import join, started, wait_for, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = str(Path(loaderx.__file__).parent)
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(100)
 
 DATA = np.arange(40)
 
@@ -35,12 +36,6 @@ def loader_of(data=DATA, **options):
 
 def loaderx_threads():
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("loaderx")]
-
-
-def wait_until(condition):
-    """The timeout of the test is what ends this if the condition never holds."""
-    while not condition():
-        time.sleep(0.005)
 
 
 def wait_for_threads_to_end():
@@ -111,11 +106,11 @@ def test_an_iterator_abandoned_while_a_hook_runs_ends_its_threads():
 
     def block(batch):
         entered.set()
-        proceed.wait()
+        wait_for(proceed)
         return batch
 
     iterator = iter(loader_of(transform=block))
-    threading.Thread(target=lambda: (entered.wait(), proceed.set())).start()
+    started(lambda: (wait_for(entered), proceed.set()))
     next(iterator)
     proceed.clear()
     del iterator
@@ -193,7 +188,7 @@ def run(program, **environment):
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=90,
     )
     assert finished.stderr == ""
     assert finished.returncode == 0
@@ -278,24 +273,22 @@ def test_closing_from_another_thread_wakes_the_consumer_up():
     def block_at_third(batch):
         if batch[0] == 8:
             entered.set()
-            proceed.wait()
+            wait_for(proceed)
         return batch
 
     iterator = iter(loader_of(transform=block_at_third))
 
     def close():
-        entered.wait()
-        closer = threading.Thread(target=iterator.close)
-        closer.start()
-        time.sleep(0.05)
+        wait_for(entered)
+        closer = started(iterator.close)
+        time.sleep(0.05)  # until it waits for the hook; before is as good
         proceed.set()
-        closer.join()
+        join(closer)
 
-    thread = threading.Thread(target=close)
-    thread.start()
+    thread = started(close)
     with pytest.raises(ClosedError):
         list(iterator)
-    thread.join()
+    join(thread)
 
 
 def test_closing_while_parts_of_a_batch_are_being_read_does_not_strand_the_consumer():
@@ -310,28 +303,23 @@ def test_closing_while_parts_of_a_batch_are_being_read_does_not_strand_the_consu
             return np.int64(row)
 
     def close():
-        reading.wait()
+        wait_for(reading)
         iterator.close()
 
     for _ in range(20):
         reading = threading.Event()
         iterator = iter(loader_of(Rows(), batch_size=16, workers=4, prefetch=1))
-        closer = threading.Thread(target=close)
-        closer.start()
+        closer = started(close)
         with pytest.raises(ClosedError):
             list(iterator)
-        closer.join()
+        join(closer)
 
 
 def test_many_threads_may_close_at_once():
     for _ in range(20):
         iterator = iter(loader_of(workers=4, prefetch=4))
         next(iterator)
-        closers = [threading.Thread(target=iterator.close) for _ in range(8)]
-        for closer in closers:
-            closer.start()
-        for closer in closers:
-            closer.join()
+        join(*[started(iterator.close) for _ in range(8)])
         assert loaderx_threads() == []
 
 
@@ -353,9 +341,7 @@ def test_an_iterator_may_be_handed_from_thread_to_thread():
     batches = []
     with iter(loader_of()) as iterator:
         for _ in range(10):
-            thread = threading.Thread(target=lambda: batches.append(next(iterator)))
-            thread.start()
-            thread.join()
+            join(started(lambda: batches.append(next(iterator))))
     np.testing.assert_array_equal(np.concatenate(batches), DATA)
 
 
@@ -417,11 +403,7 @@ def shared_by(threads, loader, steps):
             failures.append(error)
 
     with iter(loader) as iterator:
-        consumers = [threading.Thread(target=consume, args=(own,)) for own in found]
-        for consumer in consumers:
-            consumer.start()
-        for consumer in consumers:
-            consumer.join()
+        join(*[started(consume, own) for own in found])
     if failures:
         raise failures[0]
     return found
@@ -450,8 +432,7 @@ def test_a_state_that_is_set_while_another_thread_takes_batches_is_kept():
             while not ended.is_set():
                 next(iterator)
 
-        consumer = threading.Thread(target=consume)
-        consumer.start()
+        consumer = started(consume)
         try:
             for number in range(1, 9):
                 target = number * 10**5
@@ -460,79 +441,106 @@ def test_a_state_that_is_set_while_another_thread_takes_batches_is_kept():
                 assert int(next(iterator)[0]) >= 4 * target
         finally:
             ended.set()
-            consumer.join()
+            join(consumer)
 
 
 # Ctrl-C.
 
 
 FIRST_BATCH = """
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 import numpy as np
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
 data = np.zeros((64, 8, 8, 3), np.uint8)
-threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT)).start()
+pressed = threading.Event()
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+    pressed.set()
+threading.Timer(float(sys.argv[1]), press).start()
 def make():
     from loaderx import DataLoader, transforms as T
     return DataLoader(data, batch_size=8, transforms=[T.RandomFlip(), T.ToFloat()])
+outcome = "not interrupted"
 try:
     iterator = iter(make())
     next(iterator)
-    threading.Event().wait()
+    pressed.wait()
+    time.sleep(1)
 except KeyboardInterrupt:
-    pass
+    outcome = "interrupted"
 assert next(iter(make())).shape == (8, 8, 8, 3)
-print("fine")
+print(outcome)
 """
 
 
-@pytest.mark.timeout(200)
+# From the imports of Numba and JAX to the hand-off.
+MOMENTS = [0.1 + 0.12 * number for number in range(20)]
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
-def test_ctrl_c_at_any_moment_of_a_first_batch_leaves_a_process_that_can_go_on():
-    # From the imports of Numba and JAX to the hand-off, in twenty processes.
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-c", FIRST_BATCH]
-    for first in range(0, 20, 4):
-        running = [
-            subprocess.Popen(
-                [*command, str(0.1 + 0.12 * (first + number))],
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for number in range(4)
-        ]
-        ended = [(*process.communicate(timeout=100), process.returncode) for process in running]
-        for output, errors, status in ended:
-            assert (status, output) == (0, "fine\n"), errors
+@pytest.mark.parametrize(
+    "moments",
+    [
+        pytest.param(MOMENTS[2::6], id="some"),
+        *(
+            pytest.param(MOMENTS[first::5], marks=pytest.mark.long, id=f"all, {first} of 5")
+            for first in range(5)
+        ),
+    ],
+)
+def test_ctrl_c_at_any_moment_of_a_first_batch_leaves_a_process_that_can_go_on(moments):
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", FIRST_BATCH, str(moment)],
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for moment in moments
+    ]
+    try:
+        ended = [(*process.communicate(timeout=200), process.returncode) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    for output, errors, status in ended:
+        # JAX calls the garbage collector's callback `_xla_gc_callback` wherever it likes. What is raised in there,
+        # Python prints and drops, in any program that uses JAX.
+        lost = "Exception ignored in: <function _xla_gc_callback" in errors
+        assert (status, output) == (0, "not interrupted\n" if lost else "interrupted\n"), errors
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
 def test_ctrl_c_while_waiting_is_a_keyboard_interrupt_and_loses_nothing():
-    entered, proceed = threading.Event(), threading.Event()
+    entered, proceed, asking = threading.Event(), threading.Event(), threading.Event()
 
     def block_at_third(batch):
         if batch[0] == 8:
             entered.set()
-            proceed.wait()
+            wait_for(proceed)
         return batch
 
     def press():
-        entered.wait()
+        wait_for(entered)
+        wait_for(asking)
         time.sleep(0.1)  # until the main thread waits for that batch; before is as good
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     with iter(loader_of(transform=block_at_third, prefetch=1)) as iterator:
         batches = [next(iterator), next(iterator)]
         before = iterator.get_state()
-        keyboard = threading.Thread(target=press)
-        keyboard.start()
-        with pytest.raises(KeyboardInterrupt):
-            next(iterator)
-        keyboard.join()
-        assert iterator.get_state() == before
-        proceed.set()
+        keyboard = started(press)
+        try:
+            with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+                asking.set()
+                next(iterator)
+            join(keyboard)
+            assert iterator.get_state() == before
+        finally:
+            # Whatever happened: closing the iterator waits for the hook.
+            proceed.set()
         batches += itertools.islice(iterator, 8)
     np.testing.assert_array_equal(np.concatenate(batches), DATA)
 
@@ -636,9 +644,7 @@ def in_a_thread(test):
                 errors.append(error)
 
         errors = []
-        thread = threading.Thread(target=catch, daemon=True)
-        thread.start()
-        thread.join()
+        join(started(catch), seconds=90)
         if errors:
             raise errors[0]
 
@@ -682,6 +688,8 @@ def open_loader(request, monkeypatch):
     monkeypatch.setattr(assembly, "WAKING_SECONDS", 1e9 if request.param == "here" else 0)
     if request.param in ("here", "in parts"):
         monkeypatch.setattr(assembly, "BYTES_PER_PART", 8)
+    # Closing out of `next` waits for workers that wait for this thread: not two seconds for each such moment.
+    monkeypatch.setattr(shutdown, "join", functools.partial(shutdown.join, seconds=0.1))
 
     def open_loader(prefetch):
         hook = FailsOnce() if request.param == "failing once" else None

@@ -206,7 +206,7 @@ def test_samples_of_one_batch_are_transformed_by_several_threads():
             Rows(), batch_size=4, workers=4, prefetch=1, output="numpy", transforms=[meet]
         )
     # Every sample waits for the other three: one thread alone would never come through.
-    barrier = threading.Barrier(4, timeout=20)
+    barrier = threading.Barrier(4, timeout=60)
     assert len(taken(loader, 1)) == 1
 
 

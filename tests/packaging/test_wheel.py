@@ -12,15 +12,19 @@ import pytest
 import loaderx
 
 REPOSITORY = Path(__file__).parents[2]
+WAYS = ("tree", "sdist")
 # What the build reads. A copy of it, since a build leaves files behind, and modules deleted
 # meanwhile would live on in the repository's own build folder.
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "loaderx", "kernels")
 
 
-@pytest.fixture(scope="module", params=["tree", "sdist"])
-def wheel(request, tmp_path_factory):
-    """A wheel, built from the repository and by way of a source distribution."""
-    folder = tmp_path_factory.mktemp("wheel")
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    """A wheel built from the repository, and one by way of a source distribution."""
+    return {way: build_wheel(way, tmp_path_factory.mktemp("wheel")) for way in WAYS}
+
+
+def build_wheel(way, folder):
     tree = folder / "tree"
     tree.mkdir()
     for name in SOURCES:
@@ -37,16 +41,21 @@ def wheel(request, tmp_path_factory):
     # Without isolation the build takes setuptools from this environment and needs no network.
     build = ["build", "--no-isolation", "--outdir", str(folder / "dist")]
     # Without --wheel, `build` makes the sdist and then the wheel from the sdist alone.
-    selection = ["--wheel"] if request.param == "tree" else []
+    selection = ["--wheel"] if way == "tree" else []
     run("-m", *build, *selection, str(tree), cwd=folder)
     (built,) = (folder / "dist").glob("*.whl")
     return built
 
 
+@pytest.fixture(scope="module", params=WAYS)
+def wheel(request, wheels):
+    return wheels[request.param]
+
+
 @pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory):
-    """A folder that holds nothing but the installed wheel."""
-    folder = tmp_path_factory.mktemp("installed")
+def installed(wheels, tmp_path_factory):
+    """A folder that holds nothing but the installed wheel: either, since they are the same."""
+    folder, wheel = tmp_path_factory.mktemp("installed"), wheels["sdist"]
     run(
         *("-m", "pip", "install", "--no-deps", "--no-index", "--disable-pip-version-check"),
         *("--target", str(folder), str(wheel)),
@@ -62,7 +71,12 @@ def run(*arguments, cwd, path=None):
         # PYTHONPATH comes before site-packages, and so before an editable install of loaderx.
         environment["PYTHONPATH"] = str(path)
     finished = subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout.strip()
@@ -71,6 +85,14 @@ def run(*arguments, cwd, path=None):
 def names(wheel):
     with zipfile.ZipFile(wheel) as archive:
         return archive.namelist()
+
+
+def test_both_wheels_hold_the_same(wheels):
+    contents = []
+    for wheel in wheels.values():
+        with zipfile.ZipFile(wheel) as archive:
+            contents.append({name: archive.read(name) for name in archive.namelist()})
+    assert contents[0] == contents[1]
 
 
 def test_the_wheel_has_one_top_level_package(wheel):

@@ -81,26 +81,24 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def bench(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "loaderx", "bench", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
+@pytest.fixture
+def measured(capsys):
+    """A function that returns the report of a loader, from this process."""
 
+    def measured(target, seconds=0.05):
+        status = cli.main(["bench", target, f"--seconds={seconds}", "--json"])
+        shown = capsys.readouterr()
+        assert status == 0, shown.err
+        return json.loads(shown.out)
 
-def measured(*arguments):
-    finished = bench(*arguments, "--seconds", "0.2", "--json")
-    assert finished.returncode == 0, finished.stderr
-    return json.loads(finished.stdout)
+    return measured
 
 
 @pytest.mark.parametrize("target", ["train.py:loader", "train:loader"])
-def test_a_report_for_people_has_speed_stages_limit_and_advice(target):
-    finished = bench(target, "--seconds", "0.2")
-    assert (finished.returncode, finished.stderr) == (0, "")
-    shown = finished.stdout
+def test_a_report_for_people_has_speed_stages_limit_and_advice(target, capsys):
+    assert cli.main(["bench", target, "--seconds", "0.05"]) == 0
+    shown, said = capsys.readouterr()
+    assert said == ""
     assert shown.startswith(
         f"{target}: 100 rows, batches of 16: image float32[16, 16, 3], label int32[]"
     )
@@ -117,7 +115,7 @@ def test_a_report_for_people_has_speed_stages_limit_and_advice(target):
     assert shown.splitlines()[-1].startswith("advice: ")
 
 
-def test_the_numbers_of_a_report_fit_together():
+def test_the_numbers_of_a_report_fit_together(measured):
     report = measured("train.py:loader")
     assert report["samples"] == 16 * report["batches"]
     assert report["samples_per_second"] == pytest.approx(report["samples"] / report["seconds"])
@@ -130,9 +128,10 @@ def test_the_numbers_of_a_report_fit_together():
     )
 
 
-def test_a_function_that_gives_a_finite_loader_of_python_code_is_measured_beyond_its_end():
-    report = measured("train.py:make")
-    assert report["batches"] > 4
+def test_a_function_that_gives_a_finite_loader_of_python_code_is_measured_beyond_its_end(measured):
+    # A busy machine may need longer for one epoch of four batches.
+    reports = (measured("train.py:make", seconds) for seconds in (0.1, 1, 10))
+    report = next(report for report in reports if report["batches"] > 4)
     # 16 + 16 + 16 + 2
     assert report["samples"] < 16 * report["batches"]
     by_kind = {stage["kind"]: stage for stage in report["stages"]}
@@ -155,7 +154,7 @@ def test_a_file_may_be_called_as_a_module_that_is_in_use():
     assert '"rows": 50' in finished.stdout
 
 
-def test_an_op_in_python_is_called_so():
+def test_an_op_in_python_is_called_so(measured):
     report = measured("train.py:with_python")
     (op,) = [stage for stage in report["stages"] if stage["kind"] == "op"]
     assert (op["name"], op["how"]) == ("image: invert", "Python")

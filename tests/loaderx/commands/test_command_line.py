@@ -2,6 +2,8 @@
 
 import contextlib
 import fcntl
+import importlib
+import itertools
 import json
 import os
 import re
@@ -20,6 +22,7 @@ import loaderx.commands
 from loaderx import cli
 
 INSPECT, CONVERT = "inspect", "convert"
+PATIENCE = 110  # seconds for a process, which takes one or two
 
 
 def run(*arguments, cwd, program=("-m", "loaderx")):
@@ -28,7 +31,7 @@ def run(*arguments, cwd, program=("-m", "loaderx")):
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE,
     )
 
 
@@ -59,7 +62,7 @@ def test_the_script_and_the_module_say_the_same(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(6.0))
     script = Path(sys.executable).with_name("loaderx")
     by_script = subprocess.run(
-        [script, "inspect", "x.npy"], cwd=tmp_path, capture_output=True, text=True, timeout=110
+        [script, "inspect", "x.npy"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
     )
     by_module = run("inspect", "x.npy", cwd=tmp_path)
     assert (by_script.returncode, by_module.returncode) == (0, 0)
@@ -183,30 +186,44 @@ def test_a_missing_package_is_one_line_that_says_what_to_install(
     assert extra in project["optional-dependencies"]
 
 
-def on_a_terminal(*arguments, cwd):
-    """What a terminal of 100 columns shows."""
+# A program that runs one command after the other.
+COMMANDS_IN_TURN = """
+import sys
+from loaderx.cli import main
+commands = " ".join(sys.argv[1:]).split(" ; ")
+sys.exit(max(main(command.split()) for command in commands))
+"""
+
+
+def on_a_terminal(*commands, cwd):
+    """Return what a terminal of 100 columns shows of some commands in turn."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-m", "loaderx", *arguments], cwd=cwd, stdout=theirs, stderr=theirs
+        [sys.executable, "-c", COMMANDS_IN_TURN, " ; ".join(commands)],
+        cwd=cwd,
+        stdout=theirs,
+        stderr=theirs,
     )
     os.close(theirs)
     shown = b""
-    # Linux says that the other end is closed by an error, others by no bytes.
-    with contextlib.suppress(OSError):
-        while part := os.read(ours, 1 << 16):
-            shown += part
-    os.close(ours)
-    assert process.wait(timeout=110) == 0
+    try:
+        # Linux says that the other end is closed by an error, others by no bytes.
+        with contextlib.suppress(OSError):
+            while part := os.read(ours, 1 << 16):
+                shown += part
+        assert process.wait(timeout=PATIENCE) == 0
+    finally:
+        os.close(ours)
+        process.kill()
     return shown.decode()
 
 
 def test_a_terminal_shows_rate_and_time_left_and_a_pipe_does_not(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((3000, 500), np.float32))
-    shown = on_a_terminal("convert", "x.npy", "x.ar", cwd=tmp_path)
-    assert re.search(r"3000/3000 \[\d\d:\d\d<\d\d:\d\d, .*rows/s\]", shown), shown
-    shown = on_a_terminal("inspect", "x.ar", "--verify", cwd=tmp_path)
-    assert re.search(r"3000/3000 \[\d\d:\d\d<\d\d:\d\d, .*records/s\]", shown), shown
+    shown = on_a_terminal("convert x.npy x.ar", "inspect x.ar --verify", cwd=tmp_path)
+    for unit in ("rows", "records"):
+        assert re.search(rf"3000/3000 \[\d\d:\d\d<\d\d:\d\d, .*{unit}/s\]", shown), shown
     assert run("convert", "x.ar", "y.npy", cwd=tmp_path).stderr == ""
 
 
@@ -219,16 +236,33 @@ def test_a_reader_that_has_seen_enough_gets_no_traceback(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout.readline() == "x.npy\n"
-    process.stdout.close()
-    assert process.stderr.read() == ""
-    assert process.wait(timeout=110) == 1
-    process.stderr.close()
+    try:
+        assert process.stdout.readline() == "x.npy\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=PATIENCE) == 1
+    finally:
+        process.kill()
+        process.stderr.close()
 
 
 # Names and streams of all kinds.
 
-NOT_UTF_8 = b"\xff.npy"
+NAMES = ["ünï 文.npy".encode(), b"\xff.npy"]
+# A program that runs commands in turn, and ends what each of them writes by a line with its exit status.
+STATUSES = """
+import sys
+from loaderx.cli import main
+command = []
+for argument in sys.argv[1:]:
+    if argument != ";":
+        command.append(argument)
+        continue
+    status = main(command)
+    for stream in (sys.stdout, sys.stderr):
+        print(f"status {status}", file=stream, flush=True)
+    command = []
+"""
 
 
 @pytest.mark.parametrize(
@@ -240,32 +274,40 @@ NOT_UTF_8 = b"\xff.npy"
         {"PYTHONIOENCODING": "latin-1"},
     ],
 )
-@pytest.mark.parametrize("name", ["ünï 文.npy".encode(), NOT_UTF_8])
-def test_every_name_is_shown_on_every_output(tmp_path, settings, name):
-    np.save(os.fsdecode(os.fsencode(tmp_path) + b"/" + name), np.arange(6.0))
-    for arguments in (
-        ["inspect", name],
-        ["inspect", "--json", name],
-        ["convert", name, b"y" + name],
-    ):
-        finished = subprocess.run(
-            [sys.executable, "-m", "loaderx", *arguments],
-            cwd=tmp_path,
-            env=os.environ | settings,
-            capture_output=True,
-            timeout=110,
-        )
-        assert (finished.returncode, finished.stderr) == (0, b"")
-        assert b".npy" in finished.stdout
-    missing = subprocess.run(
-        [sys.executable, "-m", "loaderx", "inspect", b"no" + name],
+def test_every_name_is_shown_on_every_output(tmp_path, settings):
+    commands = []
+    for name in NAMES:
+        np.save(os.fsdecode(os.fsencode(tmp_path) + b"/" + name), np.arange(6.0))
+        commands += [
+            [b"inspect", name],
+            [b"inspect", b"--json", name],
+            [b"convert", name, b"y" + name],
+            [b"inspect", b"no" + name],
+        ]
+    finished = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            STATUSES,
+            *(word for command in commands for word in (*command, b";")),
+        ],
         cwd=tmp_path,
         env=os.environ | settings,
         capture_output=True,
-        timeout=110,
+        timeout=PATIENCE,
     )
-    assert missing.returncode == 2
-    assert missing.stderr.count(b"\n") == 1
+    assert finished.returncode == 0, finished.stderr
+    shown, said = (
+        re.findall(rb"(.*?)^status (\d)\n", text, re.DOTALL | re.MULTILINE)
+        for text in (finished.stdout, finished.stderr)
+    )
+    assert len(shown) == len(said) == len(commands)
+    for command, (out, status), (err, _) in zip(commands, shown, said, strict=True):
+        if command[1].startswith(b"no"):
+            assert (status, out, err.count(b"\n")) == (b"2", b"", 1), command
+        else:
+            assert (status, err) == (b"0", b""), command
+            assert b".npy" in out
 
 
 @pytest.mark.parametrize("arguments", ["inspect x.npy", "--help", "convert --help", "--version"])
@@ -283,14 +325,55 @@ def test_an_output_that_cannot_be_written_is_no_traceback(tmp_path, arguments, e
     np.save(tmp_path / "x.npy", np.arange(6.0))
     program = f"{sys.executable} -m loaderx {arguments} {ending}"
     finished = subprocess.run(
-        ["/bin/sh", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=110
+        ["/bin/sh", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
     )
     assert finished.returncode in statuses, finished.stderr
     assert "Traceback" not in finished.stderr
     assert "Exception ignored" not in finished.stderr
 
 
-# A program in which a function of a command sends a signal to its own process, and a command that calls it.
+# Of each command, arguments and a function that it calls.
+PLACES = {
+    "demo": (["demo"], "loaderx.demo:write_digits"),
+    "inspect": (["inspect", "x.npy"], "loaderx.commands.tables:kind_of"),
+    "convert": (["convert", "x.npy", "y.npy"], "loaderx.commands.tables:kind_of"),
+    "bench": (["bench", "train.py:loader"], "loaderx.commands.stages:measure"),
+    "preview": (["preview", "train.py:loader", "-o", "s.png"], "loaderx.commands.sheet:draw"),
+    "warm": (["warm", "train.py:loader"], "loaderx.commands.warm:_check_compiler"),
+}
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.fixture
+def training(tmp_path, monkeypatch):
+    """A folder with what all commands work on."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "train", raising=False)
+    np.save("x.npy", np.zeros((8, 9, 9, 3), np.uint8))
+    Path("train.py").write_text(
+        'import loaderx as lx\nloader = lx.DataLoader({"image": lx.NPDataset("x.npy")}, output="numpy")\n'
+    )
+    yield tmp_path
+    names = {file.name for file in tmp_path.iterdir()}
+    assert names <= {"x.npy", "train.py", "__pycache__"}
+
+
+@pytest.mark.parametrize("command", loaderx.commands.COMMANDS)
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_a_command_in_one_line(training, monkeypatch, capsys, command, number):
+    arguments, place = PLACES[command]
+    module, name = place.split(":")
+    monkeypatch.setattr(
+        importlib.import_module(module), name, lambda *_, **__: signal.raise_signal(number)
+    )
+    before = [signal.getsignal(other) for other in SIGNALS]
+    assert cli.main(arguments) == 128 + number
+    assert capsys.readouterr() == ("", f"loaderx {command}: stopped\n")
+    assert [signal.getsignal(other) for other in SIGNALS] == before
+
+
+# The same as a program of its own.
 SIGNALLED = """
 import importlib, signal, sys
 from loaderx.cli import main
@@ -299,28 +382,18 @@ module, name = sys.argv.pop(1).split(":")
 setattr(importlib.import_module(module), name, lambda *_, **__: signal.raise_signal(number))
 sys.exit(main())
 """
-PLACES = {
-    "demo": (["demo"], "loaderx.demo:write_digits"),
-    "inspect": (["inspect", "x.npy"], "loaderx.commands.tables:kind_of"),
-    "convert": (["convert", "x.npy", "y.npy"], "loaderx.commands.tables:kind_of"),
-    "bench": (["bench", "train.py:loader"], "loaderx.commands.stages:measure"),
-    "preview": (["preview", "train.py:loader", "-o", "s.png"], "loaderx.commands.sheet:draw"),
-}
 
 
-@pytest.mark.parametrize("command", loaderx.commands.COMMANDS)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_a_command_in_one_line(tmp_path, command, number):
-    np.save(tmp_path / "x.npy", np.zeros((8, 9, 9, 3), np.uint8))
-    (tmp_path / "train.py").write_text(
-        'import loaderx as lx\nloader = lx.DataLoader({"image": lx.NPDataset("x.npy")}, output="numpy")\n'
-    )
+@pytest.mark.parametrize(
+    ("number", "command"),
+    list(zip(itertools.cycle(SIGNALS), loaderx.commands.COMMANDS, strict=False)),
+)
+def test_a_signal_ends_a_process_with_its_status(training, command, number):
     arguments, place = PLACES[command]
-    finished = run(int(number), place, *arguments, cwd=tmp_path, program=("-c", SIGNALLED))
+    finished = run(int(number), place, *arguments, cwd=training, program=("-c", SIGNALLED))
     assert finished.returncode == 128 + number, finished.stderr
     assert finished.stderr == f"loaderx {command}: stopped\n"
     assert finished.stdout == ""
-    assert {file.name for file in tmp_path.iterdir()} <= {"x.npy", "train.py", "__pycache__"}
 
 
 def test_a_signal_that_an_import_makes_an_error_of_is_still_one(tmp_path):

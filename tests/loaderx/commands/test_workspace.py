@@ -2,10 +2,7 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +10,7 @@ import pytest
 
 from loaderx import ARDataset, cli
 from loaderx.commands.workspace import Workspace
-
-ROWS = np.random.default_rng(0).integers(0, 16, (4000, 48, 48), np.uint8)
-# One thread at such a level takes some seconds.
-SLOWLY = ("--compression", "zstd:19", "--jobs", "1")
+from tests.loaderx.commands.paused import PATIENCE, ROWS, paused_conversion
 
 
 @pytest.fixture(autouse=True)
@@ -27,31 +21,6 @@ def folder(tmp_path, monkeypatch):
 
 def convert(*arguments):
     return cli.main(["convert", *map(str, arguments)])
-
-
-def run(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "loaderx", "convert", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=110,
-        **options,
-    )
-
-
-def running(*arguments):
-    """A slow conversion that has written something."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "loaderx", "convert", *arguments, *SLOWLY],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    growing = Workspace(Path(arguments[1])).path / Path(arguments[1]).name
-    while not growing.exists() or growing.stat().st_size < 100_000:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    return process
 
 
 def names(folder):
@@ -147,17 +116,17 @@ def test_a_link_that_leads_nowhere_is_replaced_on_request_only(capsys):
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_signals_end_a_conversion_that_goes_on_later(folder, number, status):
+def test_signals_end_a_conversion_that_goes_on_later(folder, capsys, number, status):
     np.save("x.npy", ROWS)
-    process = running("x.npy", "y.ar")
-    process.send_signal(number)
-    out, err = process.communicate(timeout=110)
+    with paused_conversion("x.npy", "y.ar") as process:
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == status
     (line,) = err.splitlines()
     assert line.endswith("of 4,000 rows; the same command goes on there")
     assert out == ""
-    finished = run("x.npy", "y.ar", *SLOWLY)
-    assert finished.stderr.startswith("going on after ")
+    assert convert("x.npy", "y.ar") == 0
+    assert capsys.readouterr().err.startswith("going on after ")
     assert np.array_equal(ARDataset("y.ar")[:], ROWS)
     assert names(folder) == ["x.npy", "y.ar"]
 
@@ -166,11 +135,11 @@ def test_a_signal_that_is_ignored_stays_ignored(folder):
     np.save("x.npy", ROWS)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        process = running("x.npy", "y.ar")
+        with paused_conversion("x.npy", "y.ar") as process:
+            process.send_signal(signal.SIGHUP)
+            process.communicate(timeout=PATIENCE)
     finally:
         signal.signal(signal.SIGHUP, before)
-    process.send_signal(signal.SIGHUP)
-    process.communicate(timeout=110)
     assert process.returncode == 0
     assert names(folder) == ["x.npy", "y.ar"]
 
@@ -178,36 +147,29 @@ def test_a_signal_that_is_ignored_stays_ignored(folder):
 @pytest.mark.parametrize("after", ["same", "other"])
 def test_what_a_killed_conversion_left_is_gone_after_the_next(folder, after):
     np.save("x.npy", ROWS)
-    process = running("x.npy", "y.ar")
-    process.kill()
-    process.communicate()
+    with paused_conversion("x.npy", "y.ar") as process:
+        process.kill()
     (place,) = folder.glob(".y.ar.*")
-    options = SLOWLY if after == "same" else ("--shards", 2, "--compression", "none")
-    assert run("x.npy", "y.ar", *options).returncode == 0
+    options = () if after == "same" else ("--shards", 2, "--compression", "none")
+    assert convert("x.npy", "y.ar", *options) == 0
     assert not place.exists()
     assert np.array_equal(ARDataset("y.ar")[:], ROWS)
     assert [name for name in names(folder) if name.startswith(".")] == []
 
 
-def test_a_second_process_is_refused_while_the_first_lives_and_not_after(folder):
+def test_a_second_process_is_refused_while_the_first_lives_and_not_after(folder, capsys):
     np.save("x.npy", ROWS)
-    process = running("x.npy", "y.ar")
-    # It holds its lock, and does not end meanwhile.
-    process.send_signal(signal.SIGSTOP)
-    try:
-        Path("here").symlink_to(".")
+    Path("here").symlink_to(".")
+    with paused_conversion("x.npy", "y.ar") as process:
+        # It holds its lock, and does not end meanwhile.
         for target in ("y.ar", "here/y.ar"):
-            refused = run("x.npy", target, *SLOWLY)
-            assert refused.returncode == 2
+            assert convert("x.npy", target) == 2
             assert (
-                refused.stderr
+                capsys.readouterr().err
                 == f"loaderx convert: {target} is being written by another process.\n"
             )
         assert process.poll() is None
-    finally:
-        process.kill()
-        process.communicate()
-    assert run("x.npy", "y.ar", *SLOWLY).returncode == 0
+    assert convert("x.npy", "y.ar") == 0
     assert np.array_equal(ARDataset("y.ar")[:], ROWS)
 
 
@@ -226,38 +188,35 @@ def test_one_of_many_that_want_a_workspace_has_it(folder):
             except cli.LoaderxError as error:
                 refused.append(str(error))
 
-    threads = [threading.Thread(target=use) for _ in range(8)]
+    threads = [threading.Thread(target=use, daemon=True) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE)
     assert len(seen) + len(refused) == 400
     assert set(seen) == {1}
     assert set(refused) <= {"y.npy is being written by another process."}
     assert names(folder) == []
 
 
-def test_a_file_that_appeared_meanwhile_is_not_replaced(folder):
+def test_a_file_that_appeared_meanwhile_is_not_replaced(folder, capsys):
     np.save("x.npy", ROWS)
-    process = running("x.npy", "y.ar")
-    process.send_signal(signal.SIGSTOP)
-    Path("y.ar").write_text("theirs")
-    process.send_signal(signal.SIGCONT)
-    _, err = process.communicate(timeout=110)
+    with paused_conversion("x.npy", "y.ar") as process:
+        Path("y.ar").write_text("theirs")
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert "y.ar exists by now; the same command with --force replaces it at once" in err
     assert Path("y.ar").read_text() == "theirs"
-    finished = run("x.npy", "y.ar", *SLOWLY, "--force")
-    assert "going on after 4,000 of 4,000 rows" in finished.stderr
+    assert convert("x.npy", "y.ar", "--force") == 0
+    assert "going on after 4,000 of 4,000 rows" in capsys.readouterr().err
     assert np.array_equal(ARDataset("y.ar")[:], ROWS)
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(folder):
+def test_a_folder_that_cannot_be_written_is_one_line(capsys):
     np.save("x.npy", np.arange(10))
     # Also root cannot make files there.
-    finished = run("x.npy", "/proc/self/y.npy")
-    assert finished.returncode == 2
-    (line,) = finished.stderr.splitlines()
+    assert convert("x.npy", "/proc/self/y.npy") == 2
+    (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("loaderx convert: cannot write into the folder /proc/self: ")
 
 

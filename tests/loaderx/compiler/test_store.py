@@ -1,26 +1,17 @@
-"""Drivers on disk: compiled by one process and loaded by all others, bounded in size, and never in the way."""
+"""Passes on disk: compiled by one process and loaded by all others, bounded in size, and never in the way."""
 
 import json
-import logging
 import os
 import signal
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from loaderx.compiler import store
+from tests.kernels.caching.lock_holder import holder
 
 REPOSITORY = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("LOADERX_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 @pytest.fixture
@@ -30,159 +21,7 @@ def nowhere(tmp_path):
     return str(tmp_path / "file" / "folder")
 
 
-# --- files ------------------------------------------------------------------------------------
-
-
-def test_drivers_lie_where_the_user_says_or_in_the_cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("LOADERX_CACHE_DIR", str(tmp_path / "own"))
-    assert store.folder() == tmp_path / "own"
-    monkeypatch.delenv("LOADERX_CACHE_DIR")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    if sys.platform == "darwin":
-        assert store.folder() == tmp_path / "Library" / "Caches" / "loaderx"
-        return
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert store.folder() == tmp_path / ".cache" / "loaderx"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert store.folder() == tmp_path / "xdg" / "loaderx"
-
-
-def test_where_nothing_can_be_written_there_is_no_folder_and_nothing_to_lock_or_clean(
-    nowhere, monkeypatch
-):
-    monkeypatch.setenv("LOADERX_CACHE_DIR", nowhere)
-    assert store.folder() is None
-    with store.locked(Path(nowhere) / "driver_1.lock"):
-        pass
-    store.clean(Path(nowhere), most_bytes=0)
-
-
-def test_one_at_a_time_holds_the_lock_of_a_driver(tmp_path):
-    entered = threading.Event()
-
-    def enter():
-        with store.locked(tmp_path / "driver_1.lock"):
-            entered.set()
-
-    waiting = threading.Thread(target=enter)
-    with store.locked(tmp_path / "driver_1.lock"):
-        waiting.start()
-        with store.locked(tmp_path / "driver_2.lock"):
-            assert not entered.wait(0.2)
-    waiting.join(timeout=10)
-    assert entered.is_set()
-
-
-def test_the_lock_is_given_back_after_an_error(tmp_path):
-    file = tmp_path / "driver_1.lock"
-    with pytest.raises(KeyError), store.locked(file):
-        raise KeyError
-    with store.locked(file):
-        pass
-
-
-HOLD = """
-import os, sys, time
-from pathlib import Path
-from loaderx.compiler import store
-with store.locked(Path(sys.argv[1])):
-    {then}
-"""
-
-
-@contextmanager
-def holder(file, then):
-    """A process that holds a lock, and has done what comes `then` as soon as it says so."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD.format(then=then), file],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout.readline() == "ready\n"
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def test_a_stopped_process_is_waited_for_only_so_long(tmp_path, monkeypatch, caplog):
-    file = tmp_path / "driver_1.lock"
-    monkeypatch.setattr(store, "WAIT_SECONDS", 1.5)
-    caplog.set_level(logging.INFO, "loaderx")
-    with holder(file, "print('ready', flush=True); time.sleep(100)") as process:
-        process.send_signal(signal.SIGSTOP)
-        with store.locked(file):
-            process.send_signal(signal.SIGCONT)
-    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
-    waiting, leaving = caplog.records
-    assert f"waiting for process {process.pid}, which compiles the same" in waiting.message
-    assert f"Process {process.pid} holds the lock {file} for more than 1.5 s" in leaving.message
-
-
-# A child that was forked meanwhile outlives the lock.
-FORK = """child = os.fork()
-    if child == 0:
-        time.sleep(100)
-    Path(sys.argv[1] + ".child").write_text(str(child))
-print('ready', flush=True)
-time.sleep(100)"""
-
-
-@pytest.mark.parametrize(
-    "end", ["print('ready', flush=True); os.kill(os.getpid(), 9)", FORK], ids=["killed", "forked"]
-)
-def test_a_process_that_is_done_blocks_nobody(tmp_path, caplog, end):
-    file = tmp_path / "driver_1.lock"
-    with holder(file, end):
-        with store.locked(file):
-            pass
-        for child in tmp_path.glob("*.child"):
-            os.kill(int(child.read_text()), signal.SIGKILL)
-    assert caplog.records == []
-
-
-def filled(cache, names):
-    """Drivers of 1000 bytes with what belongs to them, the first not used for longest."""
-    cache.mkdir(exist_ok=True)
-    for age, name in enumerate(names):
-        for file, size in ((f"{name}.lock", 0), (f"{name}.1.nbc", 400), (f"{name}.2.nbc", 600)):
-            (cache / file).write_bytes(bytes(size))
-            os.utime(cache / file, (1000 + age, 1000 + age))
-
-
-def files_of(cache, name):
-    return sorted(path.name for path in cache.rglob(f"{name}.*"))
-
-
-def test_cleaning_removes_what_was_not_used_for_longest_with_all_that_belongs_to_it(cache):
-    filled(cache, ["driver_c", "driver_a", "driver_b"])
-    assert len(files_of(cache, "driver_c")) == 3
-    store.clean(cache, most_bytes=2500)
-    assert files_of(cache, "driver_c") == []
-    assert len(files_of(cache, "driver_a")) == len(files_of(cache, "driver_b")) == 3
-    store.mark_used(cache / "driver_a.lock")
-    store.clean(cache, most_bytes=1100)
-    assert files_of(cache, "driver_b") == []
-    assert len(files_of(cache, "driver_a")) == 3
-
-
-def test_cleaning_leaves_alone_what_is_small_enough_and_what_is_not_ours(cache):
-    filled(cache, ["driver_a", "driver_b"])
-    (cache / "notes.py").write_text("mine")
-    (cache / "driver_folder").mkdir()
-    store.clean(cache, most_bytes=2000)
-    assert len(files_of(cache, "driver_*")) == 6
-    store.clean(cache, most_bytes=0)
-    assert files_of(cache, "driver_*") == []
-    assert (cache / "notes.py").exists()
-    assert (cache / "driver_folder").exists()
-
-
-# --- processes --------------------------------------------------------------------------------
-
-# Where the transform is defined comes first; then one run of it, and whether its driver came from the disk.
+# Where the transform is defined comes first; then one run of it, and whether its pass came from the disk.
 RUN = """
 import json
 import numpy as np
@@ -191,7 +30,7 @@ samples = np.zeros((2, 3), np.float32)
 result = run(samples)
 chain = run.chain(lx.Spec((3,), np.float32), samples[0])
 (segment,) = chain.phases[0].segments
-print(json.dumps({"result": result[0].tolist(), "cached": segment.driver.cached}))
+print(json.dumps({"result": result[0].tolist(), "cached": segment.program.cached}))
 """
 DEFINITION = """
 import numba
@@ -351,10 +190,13 @@ def test_a_changed_overload_is_seen_by_the_next_process(tmp_path):
 
 
 def test_a_stopped_process_does_not_stop_others(tmp_path):
-    program = "from loaderx.compiler import store\nstore.WAIT_SECONDS = 2\n" + DEFINITION + RUN
+    program = (
+        "from loaderx.kernels.caching import store\nstore.WAIT_SECONDS = 2\n" + DEFINITION + RUN
+    )
     assert not run(tmp_path, program)["cached"]
-    (lock,) = (tmp_path / "cache").glob("*.lock")
-    (code,) = (tmp_path / "cache").glob("*.nbc")
+    # The function as it is was compiled first, then the one with its indices checked.
+    code, _ = sorted((tmp_path / "cache").glob("*.nbc"), key=lambda file: file.stat().st_mtime_ns)
+    lock = code.with_name(code.name.split(".")[0] + ".lock")
     code.unlink()
     with holder(lock, "print('ready', flush=True); time.sleep(100)") as process:
         process.send_signal(signal.SIGSTOP)
@@ -369,19 +211,19 @@ def test_a_stopped_process_does_not_stop_others(tmp_path):
 PLANT = """
 import os, pickle
 from pathlib import Path
-from loaderx.kernels import code_cache
+from loaderx.kernels.caching import files
 class Trace:
     def __reduce__(self):
         return os.mkdir, (TRACE,)
-original = code_cache.read_verified
+original = files.read_verified
 def plant(file, key):
-    if b"driver_" in key:
+    if b"pass_" in key:
         mode = file.parent.stat().st_mode
         file.parent.chmod(0o700)
-        code_cache.write_verified(file, key, pickle.dumps(Trace()))
+        files.write_verified(file, key, pickle.dumps(Trace()))
         file.parent.chmod(mode)
     return original(file, key)
-code_cache.read_verified = plant
+files.read_verified = plant
 """
 
 
@@ -424,26 +266,23 @@ def flip(file, place):
 def test_no_flipped_bit_is_ever_loaded(tmp_path):
     program = DEFINITION + RUN
     assert not run(tmp_path, program)["cached"]
-    (file,) = (tmp_path / "cache").glob("*.nbc")
-    whole = file.read_bytes()
-    key = f"from pathlib import Path\nfile = Path({str(file)!r})\n"
     # In one process, at a thousand places: nothing but the whole file passes.
     check = (
-        key
-        + """
+        """
 import json
-from loaderx.kernels import code_cache
-keys = []
-original = code_cache.read_verified
+from loaderx.kernels.caching import files
+read = []
+original = files.read_verified
 def noted(file, key):
-    keys.append(key)
+    read.append((file, key))
     return original(file, key)
-code_cache.read_verified = noted
+files.read_verified = noted
 """
         + DEFINITION
         + RUN.replace("print(", "(")
         + """
-(name,) = [key for key in keys if b"driver_" in key]
+# The function as it is comes before the one with its indices checked.
+file, name = next(entry for entry in read if b"pass_" in entry[1])
 whole = file.read_bytes()
 assert original(file, name) == whole[32:]
 accepted = 0
@@ -453,14 +292,15 @@ for place in range(0, len(whole), max(1, len(whole) // 1000)):
     file.write_bytes(content)
     accepted += original(file, name) is not None
 file.write_bytes(whole)
-print(json.dumps({"accepted": accepted, "size": len(whole)}))
+print(json.dumps({"accepted": accepted, "size": len(whole), "file": str(file)}))
 """
     )
     found = run(tmp_path, check)
     assert found["accepted"] == 0
-    assert found["size"] == len(whole)
+    file = Path(found["file"])
+    assert found["size"] == len(file.read_bytes())
     # And in processes that would run what they load.
-    for place in range(0, len(whole), len(whole) // 5 + 1):
+    for place in range(0, found["size"], found["size"] // 5 + 1):
         flip(file, place)
         assert run(tmp_path, program) == {"result": SHIFTED, "cached": False}
         assert run(tmp_path, program) == {"result": SHIFTED, "cached": True}
@@ -472,7 +312,7 @@ def test_of_eight_processes_that_start_cold_together_one_compiles(tmp_path):
     assert [result["result"] for result in results] == [SHIFTED] * 8
     assert sorted(result["cached"] for result in results) == [False] + [True] * 7
     names = [path.suffix for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-    assert sorted(names) == [".lock", ".nbc"]
+    assert sorted(names) == [".lock", ".lock", ".nbc", ".nbc"]
 
 
 def test_without_any_folder_to_write_to_everything_works_and_nothing_is_kept(tmp_path, nowhere):

@@ -2,7 +2,6 @@
 
 import re
 import threading
-import time
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from loaderx import ArgumentError, ClosedError, DataLoader, StateError
+from tests.waiting import wait_until
 
 ROWS = {"x": np.arange(100, dtype=np.int32), "y": np.ones((100, 3), np.float32)}
 
@@ -87,10 +87,8 @@ def test_batches_are_built_ahead_in_the_background():
     with loader.as_callback() as stream:
         built.clear()
         jax.block_until_ready(jax.jit(lambda: stream())())
-        deadline = time.monotonic() + 10
-        while len(built) < 4 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert len(built) >= 4, "one was taken, and three more are ready"
+        # One was taken, and three more are ready.
+        wait_until(lambda: len(built) >= 4)
         assert stream.step == 1
         assert threading.main_thread() not in built
 

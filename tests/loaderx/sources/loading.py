@@ -4,13 +4,13 @@ import contextlib
 import functools
 import http.server
 import json
-import threading
 
 import numpy as np
 
 from loaderx import DataLoader
 from loaderx.transforms import RandomFlip, ToFloat
 from tests.loaderx.sources.rows import assert_delivers, assert_same
+from tests.waiting import join, started
 
 
 def assert_loads(source, expected, image="image"):
@@ -71,10 +71,9 @@ def serving(folder):
     handler = functools.partial(QuietHandler, directory=folder)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.asked = []
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+        thread = started(server.serve_forever, 0.01)
         try:
             yield f"http://127.0.0.1:{server.server_port}/", server.asked
         finally:
             server.shutdown()
-            thread.join()
+            join(thread)

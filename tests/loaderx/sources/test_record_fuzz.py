@@ -1,7 +1,7 @@
-"""Damage to an ArrayRecord file has an error as its worst result: ten thousand mutations of small files are read.
+"""Damage to an ArrayRecord file has an error as its worst result: thousands of mutations of small files are read.
 
-What is done to the files stands in fuzz_damage.py and fuzz_forgery.py, what they may then give in fuzz_outcomes.py. All
-of it happens in processes of their own, with limited memory, which must survive.
+`make test-long` reads ten thousand. What is done to the files is in fuzz_damage.py and fuzz_forgery.py, what they may
+then give in fuzz_outcomes.py. All of it happens in processes of their own, with limited memory, which must survive.
 """
 
 import json
@@ -28,13 +28,13 @@ from tests.loaderx.sources.fuzz_mutations import Mutation, mutation
 from tests.loaderx.sources.fuzz_originals import chunk_at, write_original
 from tests.loaderx.sources.fuzz_outcomes import WrongError, outcome
 
-# Ten thousand files are read behind the first of these tests.
+# Thousands of files are read for the first of these tests.
 pytestmark = pytest.mark.timeout(300)
 
 REPOSITORY = Path(__file__).parents[3]
 PROGRAM = fuzz_records.__name__
-MUTATIONS = 10_000
-PROCESSES = 2
+# Mutations, and processes that share them.
+FEW, MANY = (2_000, 1), (10_000, 2)
 SEED = 0
 
 
@@ -57,13 +57,16 @@ def folder():
         yield Path(name)
 
 
-@pytest.fixture(scope="module")
-def reports(folder):
+@pytest.fixture(
+    scope="module", params=[FEW, pytest.param(MANY, marks=pytest.mark.long)], ids=["few", "many"]
+)
+def reports(request, folder):
     """What each process said, and its exit code."""
-    share = MUTATIONS // PROCESSES
+    mutations, processes = request.param
+    share = mutations // processes
     running = []
-    for number in range(PROCESSES):
-        own = folder / str(number)
+    for number in range(processes):
+        own = folder / f"{mutations}.{number}"
         own.mkdir()
         running.append((own, start(own, number * share, share)))
     found = []
@@ -72,7 +75,7 @@ def reports(folder):
             out, errors = process.communicate(timeout=250)
         except subprocess.TimeoutExpired:
             process.kill()
-            out, errors = process.communicate()
+            out, errors = process.communicate(timeout=30)
         found.append((own, process.returncode, out, errors))
     return found
 

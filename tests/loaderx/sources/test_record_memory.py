@@ -3,7 +3,6 @@
 import gc
 import os
 import pathlib
-import threading
 import time
 
 import numpy as np
@@ -18,6 +17,7 @@ from loaderx.sources.records.file import RecordFile
 from loaderx.sources.records.worker import worker
 from tests.loaderx.sources.record_files import GROUPS, KINDS, SLOW, opened, write
 from tests.loaderx.sources.rows import assert_same, one_pass, values
+from tests.waiting import join, started
 
 ARRAY = values((700, 50), "f4")
 
@@ -83,11 +83,8 @@ def test_chunks_that_are_kept_take_bounded_memory(tmp_path, decoded, monkeypatch
     monkeypatch.setattr(reader, "KEPT_BYTES", 10 * GROUP + 1)
     path = write(tmp_path / "rows.ar", ARRAY, GROUPS["7"])
     source = ARDataset([path] * files, "f4", (50,))
-    threads = [threading.Thread(target=lambda: source[:]) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    threads = [started(lambda: source[:]) for _ in range(3)]
+    join(*threads)
     source[:]
     decoded.clear()
     # Backwards: the ten used last are there, all others are not.
@@ -107,11 +104,8 @@ def test_threads_that_need_one_group_decode_it_once(tmp_path, monkeypatch):
         return read_chunk(self, number)
 
     monkeypatch.setattr(RecordFile, "read_chunk", slow)
-    threads = [threading.Thread(target=lambda: source[7]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    threads = [started(lambda: source[7]) for _ in range(4)]
+    join(*threads)
     assert found == [1]
 
 
@@ -264,9 +258,7 @@ def test_opening_a_file_leaves_no_memory_as_large_as_its_index(large):
         source[:10]
         found.append(int(worker(0).words[chunks.SCRATCH_SIZE]))
 
-    thread = threading.Thread(target=use)
-    thread.start()
-    thread.join()
+    join(started(use))
     # A record takes some hundred bytes of its file.
     assert found[0] < 65536
 

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import pathlib
-import threading
 
 import jax
 import numpy as np
@@ -31,6 +30,7 @@ from tests.loaderx.sources.rows import (
     one_pass,
     values,
 )
+from tests.waiting import join, started
 
 SHAPES = [
     (1, (3072,), "u1"),
@@ -475,9 +475,6 @@ def test_several_threads_read_one_data_set(tmp_path, kind):
         rows = np.random.default_rng(seed).integers(0, 300, (20, 32))
         wrong.extend(part for part in rows if not np.array_equal(source[part], array[part]))
 
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    threads = [started(read, seed) for seed in range(4)]
+    join(*threads)
     assert wrong == []

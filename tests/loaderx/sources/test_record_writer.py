@@ -553,7 +553,7 @@ def writing(path):
         yield process
     finally:
         process.kill()
-        process.wait()
+        process.wait(timeout=30)
         process.stderr.close()
 
 

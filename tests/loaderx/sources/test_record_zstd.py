@@ -22,6 +22,7 @@ from tests.loaderx.sources.record_files import (
     write,
 )
 from tests.loaderx.sources.rows import assert_same, one_pass, values
+from tests.waiting import join, started
 
 COMPRESSED = ["zstd", "zstd:19", "small window", "large window", "7", "1000", "padded", "7 padded"]
 
@@ -157,9 +158,7 @@ def test_contexts_of_zstd_end_with_their_thread(tmp_path):
         owners.append(weakref.ref(worker.worker(0)))
 
     for _ in range(5):
-        thread = threading.Thread(target=read)
-        thread.start()
-        thread.join()
+        join(started(read))
     assert len(owners) == 5
     # A context ends with its worker, see below.
     assert all(owner() is None for owner in owners)

@@ -8,9 +8,12 @@ from scipy import stats
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
+from loaderx.kernels.samples import CALL
 from loaderx.spec import Spec
 from loaderx.transforms.advice import advice
-from loaderx.transforms.combinators import Blend, Rounds, as_branches
+from loaderx.transforms.blend import Blend
+from loaderx.transforms.combinators import as_branches
+from loaderx.transforms.rounds import Rounds
 from tests.loaderx.transforms.images import apply, images
 
 
@@ -184,15 +187,21 @@ def test_a_mask_takes_the_way_of_its_image():
 
 
 def test_other_probabilities_and_numbers_need_no_other_code():
-    def source(probability, number):
+    def calls(probability, number):
         rounds = Rounds(as_branches("", [add(amount=1), added(amount=2)]), number)
         pipeline = lx.pipeline([T.Maybe(probability, add(amount=1)), rounds])
         samples = zeros(2)
         pipeline(samples)
         chain = pipeline.chain(Spec(samples.shape[1:], samples.dtype), samples[0])
-        return chain.phases[0].segments[0].driver.source
+        table = chain.phases[0].segments[0].program._table
+        functions = table.instructions[table.instructions[:, 0] == CALL, 1]
+        return table, functions.tolist()
 
-    assert source(0.2, 2) == source(0.9, 3)
+    first, functions = calls(0.2, 2)
+    second, others = calls(0.9, 3)
+    assert len(functions) >= 3
+    assert functions == others
+    assert first is not second
 
 
 @pytest.mark.parametrize(

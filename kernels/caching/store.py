@@ -1,6 +1,11 @@
-"""Folder of compiled drivers on disk: one process compiles, the others wait a while and load; bounded in size."""
+"""Folders of compiled code: where they are, one process at a time that compiles into them, and their size.
+
+The folder of kernels holds one file per version, kernel and signature. That of compiled ops grows with every chain that
+anybody tries, and so is bounded.
+"""
 
 import fcntl
+import hashlib
 import logging
 import os
 import time
@@ -8,23 +13,43 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from loaderx.kernels.folders import cache_folder, private_folder
+from numba.core import config
+
 from loaderx.kernels.progress import SECONDS, say
 
+from .folders import cache_folder, is_private, private_folder
+
 MOST_BYTES = 256 * 1024 * 1024
-# The largest chains compile for 44 s where nothing else runs. Whoever holds a lock longer may be stopped, and never
-# release it.
+# The largest passes compile for some seconds where nothing else runs. Whoever holds a lock much longer may be stopped,
+# and never release it.
 WAIT_SECONDS = 90.0
 POLL_SECONDS = 0.02
-PREFIX = "driver_"
+PREFIX = "pass_"
 logger = logging.getLogger("loaderx")
 
 
 def folder() -> Path | None:
-    """Return the folder of drivers; None where none can be made, or where others could write to it."""
+    """Return the folder of compiled ops; None where none can be made, or where others could write to it."""
     with suppress(RuntimeError):  # no home
         return private_folder(cache_folder())
     return None
+
+
+def kernel_folders(sources: Path) -> list[Path]:
+    """List the folders of kernels: the one named for Numba, that of the sources, or one in the user's cache."""
+    apart = f"kernels-{hashlib.sha256(str(sources.absolute()).encode()).hexdigest()[:16]}"
+    named = private_folder(Path(config.CACHE_DIR)) if config.CACHE_DIR else None
+    if named:
+        return [named / apart]
+    folders = []
+    beside = sources / "__pycache__"
+    exists = beside.exists()
+    if is_private(beside) or not exists:
+        folders.append(beside)
+        if os.access(beside if exists else sources, os.W_OK):
+            return folders
+    own = folder()
+    return [*folders, own / apart] if own else folders
 
 
 @contextmanager
@@ -72,18 +97,29 @@ def _lock(handle: int, file: Path) -> bool:
         time.sleep(POLL_SECONDS)
 
 
+def is_locked(file: Path) -> bool:
+    """Tell whether a process holds a lock."""
+    # Also where the file is absent, that of another user, or on a file system without locks.
+    with suppress(OSError), file.open("rb") as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def mark_used(lock: Path) -> None:
-    """Make a driver the youngest: what is used stays longest."""
+    """Make a compiled op the most recently used."""
     with suppress(OSError):
         os.utime(lock)
 
 
 def clean(home: Path, most_bytes: int = MOST_BYTES) -> None:
-    """Remove the drivers not used for longest while all together are larger than `most_bytes`."""
+    """Remove the least recently used compiled ops while all together are larger than `most_bytes`."""
     with suppress(OSError):
-        drivers = _drivers(home)
-        total = sum(size for _, files in drivers for _, size in files)
-        for _, files in drivers:
+        ops = _by_last_use(home)
+        total = sum(size for files in ops for _, size in files)
+        for files in ops:
             if total <= most_bytes:
                 return
             for file, size in files:
@@ -91,18 +127,16 @@ def clean(home: Path, most_bytes: int = MOST_BYTES) -> None:
                 total -= size
 
 
-def _drivers(home: Path) -> list[tuple[float, list[tuple[str, int]]]]:
-    """List when each driver was last used, and its files with their sizes; the one not used for longest first."""
-    drivers: dict[str, tuple[float, list[tuple[str, int]]]] = {}
-    # The folder is read once: with a thousand drivers in it, this happens after every compilation.
+def _by_last_use(home: Path) -> list[list[tuple[str, int]]]:
+    """List the files of each compiled op with their sizes, the least recently used op first."""
+    files: dict[str, list[tuple[str, int]]] = {}
+    used: dict[str, float] = {}
+    # The folder is read once: with a thousand ops in it, this happens after every compilation.
     with os.scandir(home) as entries:
         for entry in entries:
             with suppress(FileNotFoundError):  # another process cleans, too
                 name, status = entry.name.split(".")[0], entry.stat()
                 if name.startswith(PREFIX) and entry.is_file():
-                    used, files = drivers.get(name, (0.0, []))
-                    drivers[name] = (
-                        max(used, status.st_mtime),
-                        [*files, (entry.path, status.st_size)],
-                    )
-    return sorted(drivers.values(), key=lambda driver: driver[0])
+                    files.setdefault(name, []).append((entry.path, status.st_size))
+                    used[name] = max(used.get(name, 0.0), status.st_mtime)
+    return [files[name] for name in sorted(used, key=used.__getitem__)]

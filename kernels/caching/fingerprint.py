@@ -17,9 +17,16 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import types as numba_types
-from numba.core.dispatcher import Dispatcher
-from numba.core.typing.templates import Signature
-from numba.np.ufunc.dufunc import DUFunc
+
+from loaderx.kernels.numba_internals import (
+    Dispatcher,
+    DUFunc,
+    Signature,
+    dispatcher_of,
+    fixed_signatures,
+    jit_options,
+    pipeline_class,
+)
 
 from .extensions import foreign_extensions
 from .packages import is_known, is_known_module, version_of
@@ -149,11 +156,11 @@ class _Encoder:
             self.put("known", str(value.__module__), getattr(value, "__qualname__", value.__name__))
         elif isinstance(value, DUFunc):
             self.put("ufunc", repr(value.identity))
-            self.sequence("signatures", value._dispatcher.overloads if value._frozen else ())
-            self.add(dict(sorted(value.targetoptions.items())))
-            self.add(value._dispatcher.py_func)
+            self._jitted(value, dispatcher_of(value).py_func)
         elif isinstance(value, Dispatcher):
-            self._dispatcher(value)
+            self.put("dispatcher", type(value).__name__)
+            self.add(pipeline_class(value))
+            self._jitted(value, value.py_func)
         elif isinstance(value, types.FunctionType):
             self._function(value)
         elif isinstance(value, type):
@@ -202,14 +209,10 @@ class _Encoder:
         if value.key is not value:
             self.add(value.key)
 
-    def _dispatcher(self, value: Any) -> None:
-        self.put("dispatcher", type(value).__name__)
-        # Of `numba.njit`: fastmath, inline, error_model.
-        self.add(dict(sorted(value.targetoptions.items())))
-        self.add(value._compiler.pipeline_class)
-        fixed = () if value._can_compile else value.nopython_signatures
-        self.sequence("signatures", fixed)
-        self.add(value.py_func)
+    def _jitted(self, value: Any, function: types.FunctionType) -> None:
+        self.add(dict(sorted(jit_options(value).items())))
+        self.sequence("signatures", fixed_signatures(value))
+        self.add(function)
 
     def _function(self, function: types.FunctionType) -> None:
         self.put("function")

@@ -1,4 +1,4 @@
-"""Cache of compiled code on disk: one file per function, signature and processor, verified before it is loaded.
+"""Files of compiled code: one per function, signature and processor, verified before it is loaded.
 
 A file that is damaged, of another version, not owned by this user or writable by others is as good as absent: the code
 is compiled anew, and the file written anew.
@@ -7,7 +7,6 @@ is compiled anew, and the file written anew.
 import hashlib
 import logging
 import os
-import pickle
 import stat
 import uuid
 from collections.abc import Callable, Sequence
@@ -15,24 +14,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numba
-from numba.core.caching import _Cache
-from numba.core.compiler import CompileResult
-from numba.core.serialize import dumps
+from loaderx.kernels.numba_internals import Cache, packed, processor_of, unpacked
 
 from .folders import is_private, is_protected
+from .packages import versions
 
 SUFFIX = ".nbc"
+UNFINISHED = ".tmp"
 DIGEST_SIZE = hashlib.sha256().digest_size
 logger = logging.getLogger("loaderx")
 
 
-class CodeCache(_Cache):
+class CodeCache(Cache):
     """Cache of one function, as Numba wants it: files `<name>.<hash of signature and processor>.nbc`.
 
-    `stamp` stands for everything that the code depends on besides signature, processor and version of Numba. Code is
-    loaded from the first of `folders` that has it, and saved in the first that can be written. `on_miss` is called
-    before something is compiled.
+    `stamp` is a hash of everything that the code depends on besides signature, processor and versions. Code is loaded
+    from the first of `folders` that has it, and saved in the first that can be written. `on_miss` is called before
+    something is compiled.
     """
 
     def __init__(
@@ -51,30 +49,30 @@ class CodeCache(_Cache):
         return str(folders[0]) if folders else None
 
     def holds(self, sig: Any, target_context: Any) -> bool:
-        """Tell whether there is a file for a signature, whole or not."""
+        """Tell whether there is a whole file for a signature."""
         key = self._key(sig, target_context.codegen())
-        return any(self._file(folder, key).exists() for folder in self._folders())
+        files = (self._file(folder, key) for folder in self._folders())
+        return any(read_verified(file, key) is not None for file in files)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        target_context.refresh()
         key = self._key(sig, target_context.codegen())
         for folder in self._folders():
             code = read_verified(self._file(folder, key), key)
             # What passes the checksum may still need a module that is gone.
             with suppress(Exception):
                 if code is not None:
-                    found = CompileResult._rebuild(target_context, *pickle.loads(code))
+                    found = unpacked(target_context, code)
                     if tuple(found.signature.args) == tuple(sig):
                         return found
         self._on_miss()
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        if data.library.has_dynamic_globals or any(not lifted.can_cache for lifted in data.lifted):
+        code = packed(data)
+        if code is None:
             logger.info("%s is not cached: it holds addresses of this process.", self._name)
             return
         key = self._key(sig, data.codegen)
-        code = dumps(data._reduce())
         for folder in self._folders():
             with suppress(OSError):
                 write_verified(self._file(folder, key), key, code)
@@ -94,7 +92,7 @@ class CodeCache(_Cache):
                     file.unlink(missing_ok=True)
 
     def _key(self, sig: Any, codegen: Any) -> bytes:
-        parts = (numba.__version__, self._stamp, str(tuple(sig)), str(codegen.magic_tuple()))
+        parts = (versions(), self._stamp, str(tuple(sig)), processor_of(codegen))
         return repr(parts).encode()
 
     def _file(self, folder: Path, key: bytes) -> Path:
@@ -125,7 +123,7 @@ def write_verified(file: Path, key: bytes, code: bytes) -> None:
     file.parent.mkdir(mode=mode, parents=True, exist_ok=True)
     if not is_private(file.parent):
         raise PermissionError(f"others may write to {file.parent}")
-    half = file.with_name(f"{file.name}.{uuid.uuid4().hex}.tmp")
+    half = file.with_name(f"{file.name}.{os.getpid()}-{uuid.uuid4().hex}{UNFINISHED}")
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(half, flags, 0o644), "wb") as opened:
@@ -134,6 +132,13 @@ def write_verified(file: Path, key: bytes, code: bytes) -> None:
     except BaseException:
         half.unlink(missing_ok=True)
         raise
+
+
+def remove_unfinished(folder: Path, process: int) -> None:
+    """Remove what a process that has ended was writing when it ended."""
+    with suppress(OSError):
+        for file in folder.glob(f"*{SUFFIX}.{process}-*{UNFINISHED}"):
+            file.unlink(missing_ok=True)
 
 
 def _digest(key: bytes, code: bytes) -> bytes:

@@ -1,9 +1,11 @@
 """Packages that are known by their version: Python's own modules, NumPy, Numba and a few more, and the kernels.
 
-Where a file is decides, not what a module is called: a user's `statistics.py` or `scipy.py` is the user's.
+The version of the kernels is a hash of their source. Where a file is decides, not what a module is called: a user's
+`statistics.py` or `scipy.py` is the user's.
 """
 
 import functools
+import hashlib
 import os
 import sys
 import sysconfig
@@ -15,10 +17,9 @@ import llvmlite
 import numba
 import numpy as np
 
-from loaderx import kernels
-
 # This library runs on these, so they are what they are called.
-IMPORTED = (np, numba, llvmlite, kernels)
+IMPORTED = (np, numba, llvmlite)
+KERNELS = Path(__file__).parents[1]
 INSTALLED = ("scipy", "jax", "jaxlib")
 FOREIGN_FOLDERS = ("site-packages", "dist-packages")
 
@@ -50,13 +51,10 @@ def is_known_module(module: types.ModuleType) -> bool:
 
 def is_known_file(file: str, package: str) -> bool:
     """Tell whether a file belongs to Python or to a known package."""
-    path = _real(file)
-    if any(path.startswith(root) for root in _own_roots()):
+    if _is_own_or_python(file):
         return True
-    if any(path.startswith(root) for root in _python_roots()):
-        return not any(part in FOREIGN_FOLDERS for part in Path(path).parts)
     root = _installed_root(package) if package in INSTALLED and package in sys.modules else None
-    return root is not None and path.startswith(root)
+    return root is not None and _real(file).startswith(root)
 
 
 def version_of(module: types.ModuleType) -> str:
@@ -65,14 +63,41 @@ def version_of(module: types.ModuleType) -> str:
     return str(getattr(module, "__version__", getattr(package, "__version__", "")))
 
 
+def versions() -> tuple[str, ...]:
+    """Return the versions of everything that compiles, and of the kernels."""
+    return numba.__version__, llvmlite.__version__, sys.version, source_hash()
+
+
+@functools.cache
+def source_hash() -> str:
+    """Return one hash of the source of all kernels."""
+    hashes = "".join(file_hash(file) for file in sorted(KERNELS.rglob("*.py")))
+    return hashlib.sha256(hashes.encode()).hexdigest()
+
+
+@functools.cache
+def file_hash(file: Path) -> str:
+    """Return a hash of what a file holds when this is first asked."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
 @functools.cache
 def _real(file: str) -> str:
     return os.path.realpath(file)
 
 
 @functools.cache
+def _is_own_or_python(file: str) -> bool:
+    path = _real(file)
+    if path.startswith(_own_roots()):
+        return True
+    python = path.startswith(_python_roots())
+    return python and not any(part in FOREIGN_FOLDERS for part in Path(path).parts)
+
+
+@functools.cache
 def _own_roots() -> tuple[str, ...]:
-    return tuple(_folder_of(module) for module in IMPORTED)
+    return (*(_folder_of(module) for module in IMPORTED), _real(str(KERNELS)) + os.sep)
 
 
 @functools.cache

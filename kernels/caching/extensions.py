@@ -4,24 +4,20 @@ Numba finds them by what they extend, so that nothing in the code that is compil
 """
 
 import functools
-import hashlib
 import inspect
 import site
 import sysconfig
-import types
 from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numba.core import imputils
 from numba.core import types as numba_types
-from numba.core.typing import templates
 
-import loaderx
+from loaderx.kernels import numba_internals as internals
 
-from .packages import is_known, is_known_file
+from .packages import file_hash, is_known, is_known_file
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Extension:
     @property
     def file_hash(self) -> str | None:
         """Hash of the file, for packages that are installed; what a user edits has none."""
-        return _file_hash(_file_of(self.origin))
+        return _hash_of_installed(_file_of(self.origin))
 
     def concerns(self, names: set[str], values: Container[int]) -> bool:
         """Tell whether code that reads these names, and values of these ids, may use this extension."""
@@ -65,23 +61,16 @@ def foreign_extensions() -> list[Extension]:
 def forget_compiled_extensions() -> None:
     """Make Numba compile the implementations of users' extensions anew: a global they read may have changed."""
     for extension in foreign_extensions():
-        if extension.file_hash is None and getattr(extension.template, "_impl_cache", None):
-            extension.template._impl_cache.clear()
+        if extension.file_hash is None:
+            internals.forget_implementations(extension.template)
 
 
 def _of_template(template: Any, about: Any = None) -> Iterator[Extension]:
-    origin = getattr(template, "_overload_func", None) or getattr(
-        template, "_definition_func", None
-    )
-    if origin is None:
-        # `type_callable` makes a class around a function, `infer_global` one around a class.
-        written = template.__mro__[1] if template.__module__ == templates.__name__ else template
-        origin = vars(written).get("generic", written)
     if about is None:
-        about = getattr(template, "_attr", None) or template.key
+        about = internals.subject_of(template)
     if inspect.isclass(about) and issubclass(about, numba_types.Type) and is_known(about):
         about = None
-    yield from _foreign(origin, about, template)
+    yield from _foreign(internals.origin_of(template), about, template)
 
 
 def _of_global(entry: Any) -> Iterator[Extension]:
@@ -113,20 +102,12 @@ def _is_builtin(kind: Any) -> bool:
 
 
 def _foreign(origin: Any, about: Any, template: Any) -> Iterator[Extension]:
-    # `register_jitable` and others wrap what they were given.
-    for inner in _wrapped(origin):
+    for inner in internals.unwrapped(origin):
         file = _file_of(inner)
         if file is None or not is_known_file(file, (inner.__module__ or "").split(".")[0]):
             yield Extension(inner, about, template)
         elif about is not None:
             _IMPLEMENTED[id(about)] = about
-
-
-def _wrapped(origin: Any) -> list[Any]:
-    if isinstance(origin, types.FunctionType) and (origin.__module__ or "").startswith("numba."):
-        cells = [cell.cell_contents for cell in origin.__closure__ or ()]
-        return [cell for cell in cells if isinstance(cell, types.FunctionType)] or [origin]
-    return [origin]
 
 
 def _file_of(origin: Any) -> str | None:
@@ -136,21 +117,23 @@ def _file_of(origin: Any) -> str | None:
 
 
 @functools.cache
-def _file_hash(file: str | None) -> str | None:
+def _hash_of_installed(file: str | None) -> str | None:
     if file is None:
         return None
     path = Path(file).resolve()
     if not any(path.is_relative_to(root) for root in _installed_roots()):
         return None
     with suppress(OSError):
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return file_hash(path)
     return None
 
 
 @functools.cache
 def _installed_roots() -> list[Path]:
     roots = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()]
-    return [Path(root).resolve() for root in roots] + [Path(loaderx.__file__).resolve().parent]
+    # Through the link `loaderx/kernels`, which `resolve` would follow out of the package.
+    library = Path(__file__).absolute().parents[2]
+    return [Path(root).resolve() for root in [*roots, str(library)]]
 
 
 _FOUND: dict[Extension, None] = {}
@@ -158,12 +141,12 @@ _DONE: dict[int, int] = {}
 # By id, with the function itself, so that no other can have the same.
 _IMPLEMENTED: dict[int, Any] = {}
 _READERS = (
-    (templates.builtin_registry.functions, _of_template),
-    (templates.builtin_registry.attributes, _of_template),
-    (templates.builtin_registry.globals, _of_global),
-    (imputils.builtin_registry.functions, _of_lowered),
-    (imputils.builtin_registry.getattrs, _of_attribute),
-    (imputils.builtin_registry.setattrs, _of_attribute),
-    (imputils.builtin_registry.casts, _of_conversion),
-    (imputils.builtin_registry.constants, _of_conversion),
+    (internals.TYPED_FUNCTIONS, _of_template),
+    (internals.TYPED_ATTRIBUTES, _of_template),
+    (internals.TYPED_GLOBALS, _of_global),
+    (internals.LOWERED_FUNCTIONS, _of_lowered),
+    (internals.LOWERED_GETATTRS, _of_attribute),
+    (internals.LOWERED_SETATTRS, _of_attribute),
+    (internals.LOWERED_CASTS, _of_conversion),
+    (internals.LOWERED_CONSTANTS, _of_conversion),
 )

@@ -1,4 +1,4 @@
-"""A driver is what its ops are now: never old code from the disk or from memory, and never in need of the disk."""
+"""A pass is what its op is now: never old code from the disk or from memory, and never in need of the disk."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ import pytest
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as its users call it
-from loaderx.compiler.driver import Driver
+from loaderx.compiler import passes
 
 REPOSITORY = Path(__file__).parents[3]
 ZEROS = np.zeros((2, 3), np.float32)
@@ -26,12 +26,13 @@ def cache(tmp_path, monkeypatch):
 
 
 def built(*transforms, samples=ZEROS):
-    """What a chain makes of samples, and whether its driver came from the disk."""
+    """What a chain makes of samples, and whether its passes came from the disk, as in a new process."""
+    passes._LOADED.clear()
     run = lx.pipeline(list(transforms))
     out = run(samples)
     chain = run.chain(lx.Spec(samples.shape[1:], samples.dtype), samples[0])
     (segment,) = chain.phases[0].segments
-    return out, segment.driver.cached
+    return out, segment.program.cached
 
 
 def module(source, **values):
@@ -59,7 +60,7 @@ def op(x):
 """
 
 
-def test_a_driver_is_loaded_when_nothing_changed(cache):
+def test_a_pass_is_loaded_when_nothing_changed(cache):
     for cached in (False, True, True):
         out, loaded = built(module(OP, LEVEL=10.0, OWN=100.0)["op"])
         assert loaded is cached
@@ -355,8 +356,8 @@ def fill_with_garbage(path):
 @pytest.mark.parametrize("damage", [truncate, empty, fill_with_garbage])
 def test_a_damaged_file_costs_a_compilation_and_nothing_else(cache, damage):
     check(built(count_up)[0])
-    (file,) = cache.rglob("*.nbc")
-    damage(file)
+    for file in cache.rglob("*.nbc"):
+        damage(file)
     out, loaded = built(count_up)
     check(out)
     assert not loaded
@@ -367,9 +368,9 @@ def test_a_damaged_file_costs_a_compilation_and_nothing_else(cache, damage):
 
 def test_a_folder_in_the_way_of_a_lock_does_not_matter(cache):
     check(built(count_up)[0])
-    (lock,) = cache.glob("*.lock")
-    lock.unlink()
-    lock.mkdir()
+    for lock in list(cache.glob("*.lock")):
+        lock.unlink()
+        lock.mkdir()
     out, loaded = built(count_up)
     check(out)
     assert loaded
@@ -401,7 +402,7 @@ def test_a_cache_that_vanishes_is_made_again(cache):
 # --- how it runs ------------------------------------------------------------------------------
 
 
-def test_a_driver_can_run_in_many_threads_at_once():
+def test_a_pass_can_run_in_many_threads_at_once():
     images = np.random.default_rng(0).integers(0, 256, (64, 8, 8, 3), np.uint8)
     # Ops with scratch memory between them.
     run = lx.pipeline([T.RandomCrop(8, pad=2), T.Brightness(0.3), T.RandomFlip(), T.ToFloat()])
@@ -437,7 +438,7 @@ def test_half_precision_is_moved_as_it_is():
     assert np.all(out[:, 0] == 0.5)
 
 
-def test_the_samples_of_a_driver_may_be_single_numbers():
+def test_samples_may_be_single_numbers():
     labels = np.arange(4)
     out = lx.pipeline([T.OneHot(4)])(labels)
     np.testing.assert_array_equal(out, np.eye(4, dtype=np.float32), strict=True)
@@ -537,31 +538,53 @@ def test_what_numba_cannot_compile_is_explained(op, reason, code):
         line = next(n for n in range(first, first + 9) if lines[n - 1].strip() == code)
         assert f"in line {line} of {__file__}: {code}" in message
     # Nothing of the text that the user did not write, and not of ops that are right.
-    for word in ("drive(", "carray", "'fine'", "cast_values", "During"):
+    for word in ("entry", "unpack", "'fine'", "cast_values", "During"):
         assert word not in message
     assert len(message.splitlines()) < 8
     assert refusal.value.__cause__ is not None
 
 
-def test_a_driver_that_cannot_be_compiled_does_not_stand_in_the_way_of_others(cache):
+def test_a_pass_that_cannot_be_compiled_does_not_stand_in_the_way_of_others(cache):
     for _ in range(2):
         with pytest.raises(lx.TransformError):
             built(misspelt)
     check(built(count_up)[0])
 
 
-def test_only_what_is_needed_is_compiled(monkeypatch):
-    compiled = []
-    original = Driver._compile
+MODULE = """
+import numpy as np
+import loaderx as lx
 
-    def counted(self):
-        compiled.append(self)
-        return original(self)
+print("imported as", __name__)
 
-    monkeypatch.setattr(Driver, "_compile", counted)
-    run = lx.pipeline([count_up])
-    for _ in range(3):
-        run(ZEROS)
-    assert len(compiled) == 1
-    run(np.zeros((2, 3)))
-    assert len(compiled) == 2
+@lx.transform
+def op(x):
+    for i in range(x.shape[0]):
+        x[i] += 1
+
+print(lx.pipeline([op])(np.zeros((2, 3), np.float32))[0].tolist())
+"""
+
+
+@pytest.mark.timeout(60)
+def test_code_compiled_in_a_module_is_loaded_wherever_the_function_is_and_imports_nothing(
+    cache, tmp_path
+):
+    (tmp_path / "data.py").write_text(MODULE)
+    paths = os.pathsep.join([str(REPOSITORY), str(tmp_path)])
+    environment = os.environ | {"PYTHONPATH": paths}
+    stored = None
+    # Compiled while it is imported; then loaded there, where it would wait for itself; then as a program.
+    for arguments in (["-c", "import data"], ["-c", "import data"], [str(tmp_path / "data.py")]):
+        finished = subprocess.run(
+            [sys.executable, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=50,
+        )
+        name = "data" if "-c" in arguments else "__main__"
+        assert finished.stdout == f"imported as {name}\n[1.0, 1.0, 1.0]\n", finished.stderr
+        found = sorted((file.name, file.stat().st_mtime_ns) for file in cache.glob("*.nbc"))
+        assert stored in (None, found)
+        stored = found

@@ -1,0 +1,305 @@
+"""Private API of Numba: what this library needs of it that no release of Numba promises to keep.
+
+No other file of this library imports or touches any of it. `tests/kernels/test_numba_internals.py` tests what is needed
+of each name, so that a release of Numba that changes one of them fails there.
+"""
+
+import functools
+import pickle
+import sys
+import types
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from importlib.util import find_spec
+from typing import Any
+
+# NumPy imports it when Numba first asks for the type of an array: that may be where Ctrl-C interrupts it.
+import numpy.ma  # noqa: F401
+from llvmlite import ir as lir
+from numba.core import cgutils, config, event, imputils, ir
+from numba.core.caching import NullCache
+from numba.core.caching import _Cache as Cache
+from numba.core.compiler import CompileResult, run_frontend
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
+from numba.core.serialize import dumps
+from numba.core.typing import templates
+from numba.core.typing.templates import Signature
+from numba.np import linalg
+from numba.np.arrayobj import populate_array
+from numba.np.numpy_support import as_dtype
+from numba.np.ufunc.dufunc import DUFunc
+
+__all__ = [
+    "Cache",  # the base class of what a dispatcher loads compiled code from and saves it to
+    "DUFunc",  # the class of what `numba.vectorize` returns
+    "Dispatcher",  # the class of what `numba.njit` returns
+    "Signature",  # the class of signatures: `args` and `return_type`
+    "as_dtype",  # from a Numba type to the NumPy dtype
+    "run_frontend",  # raises where Numba does not know a statement of a function
+]
+
+
+# --- Loading Numba ----------------------------------------------------------------------------
+
+
+def load_builtins() -> None:
+    """Import what Numba would import itself when it compiles or loads its first function."""
+    if config.DISABLE_JIT:
+        return
+    # Numba imports SciPy's linear algebra only to see whether it is there. Without that, a process with everything
+    # cached needs 0.64 s of CPU time up to its first batch as NumPy arrays instead of 0.74, and 1.00 s as JAX arrays
+    # instead of 1.12. Where a function multiplies matrices, SciPy is imported when that is compiled or called.
+    check = getattr(linalg, "ensure_blas", None)
+    if check is not None and "numba.np.arraymath" not in sys.modules and find_spec("scipy"):
+        linalg.ensure_blas = lambda: None
+        try:
+            import numba.np.arraymath  # noqa: F401 - for what it registers
+        finally:
+            linalg.ensure_blas = check
+    cpu_target.target_context.refresh()
+
+
+# --- Compilation ------------------------------------------------------------------------------
+
+
+def is_compiling() -> bool:
+    """Tell whether this thread holds Numba's lock of compilers: it is in the middle of a compilation."""
+    return bool(global_compiler_lock.is_locked())
+
+
+def compiler_lock() -> AbstractContextManager[Any]:
+    """Return the lock that a thread holds while it compiles: what another one forgets meanwhile, it would miss."""
+    lock: AbstractContextManager[Any] = global_compiler_lock
+    return lock
+
+
+def wrap_compilation(dispatcher: Any, wrapper: Callable[..., Any]) -> None:
+    """Call `wrapper(compile, *arguments)` where a call with arguments of new types would call `compile(*arguments)`."""
+    dispatcher._compile_for_args = functools.partial(wrapper, dispatcher._compile_for_args)
+
+
+def watch_compilations(on_start: Callable[[Any, Any], None], on_end: Callable[[Any], None]) -> None:
+    """Call `on_start(token, dispatcher)` before each compilation of this process, and `on_end(token)` after it.
+
+    Both are called in the thread that compiles, and the token is one object. Loading code from a cache is none.
+    """
+
+    class Listener(event.Listener):  # type: ignore[misc, unused-ignore]
+        def on_start(self, event: Any) -> None:
+            on_start(event.data, event.data["dispatcher"])
+
+        def on_end(self, event: Any) -> None:
+            on_end(event.data)
+
+    event.register("numba:compile", Listener())
+
+
+def compiled_address(dispatcher: Any, arguments: tuple[Any, ...]) -> int:
+    """Compile a function for these types, and return the address at which C code can call it."""
+    result = compiled(dispatcher, arguments)
+    return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
+
+
+def compiled(dispatcher: Any, arguments: tuple[Any, ...]) -> Any:
+    """Compile a function for these types, or load it; return the compiled code, as a `Cache` is given it."""
+    dispatcher.compile(arguments)
+    return dispatcher.overloads[arguments]
+
+
+def native_address(code: Any) -> int:
+    """Return the address of compiled code, for `call_native`; it is valid for as long as the code is referred to."""
+    return int(code.library.get_pointer_to_function(code.fndesc.llvm_func_name))
+
+
+# --- Code generation --------------------------------------------------------------------------
+
+
+def call_native(
+    context: Any,
+    builder: Any,
+    address: Any,
+    result: Any,
+    kinds: Sequence[Any],
+    values: Any,
+    raises: Any,
+) -> tuple[Any, Any]:
+    """Call compiled code at its `native_address`, inside of an intrinsic: what it returns, and whether it raised.
+
+    What it raises, the caller raises if the boolean `raises` says so. A function by `numba.cfunc` would print what it
+    raises, and return 0.
+    """
+    convention = context.call_conv
+    function = convention.get_function_type(result, kinds).as_pointer()
+    callee = builder.inttoptr(address, function)
+    status, value = convention.call_function(builder, callee, result, kinds, values)
+    with cgutils.if_unlikely(builder, builder.and_(status.is_error, raises)):
+        convention.return_status_propagate(builder, status)
+    return value, status.is_error
+
+
+def view_memory(context: Any, builder: Any, kind: Any, address: Any, shape: Sequence[Any]) -> Any:
+    """Make a C-contiguous array of memory that somebody else owns; extents that are constants stay constants."""
+    element = context.get_data_type(kind.dtype)
+    itemsize = lir.Constant(lir.IntType(64), context.get_abi_sizeof(element))
+    strides: list[Any] = []
+    stride = itemsize
+    for extent in reversed(shape):
+        strides.insert(0, stride)
+        stride = builder.mul(stride, extent)
+    array = context.make_array(kind)(context, builder)
+    populate_array(
+        array,
+        data=builder.inttoptr(address, element.as_pointer()),
+        shape=cgutils.pack_array(builder, shape),
+        strides=cgutils.pack_array(builder, strides),
+        itemsize=itemsize,
+        meminfo=None,
+    )
+    return array._getvalue()
+
+
+def load_value(context: Any, builder: Any, kind: Any, address: Any) -> Any:
+    """Load a number of a Numba type from memory."""
+    model = context.data_model_manager[kind]
+    place = builder.inttoptr(address, model.get_data_type().as_pointer())
+    return model.load_from_data_pointer(builder, place)
+
+
+# --- Caching ----------------------------------------------------------------------------------
+
+
+def loaded(cache: Any, arguments: tuple[Any, ...]) -> Any:
+    """Load the code for these types from a `Cache`; None if it has none."""
+    return cache.load_overload(arguments, cpu_target.target_context)
+
+
+def holds(cache: Any, arguments: tuple[Any, ...]) -> bool:
+    """Tell whether a `Cache` of this library has the code for these types, without loading it."""
+    return bool(cache.holds(arguments, cpu_target.target_context))
+
+
+def set_cache(dispatcher: Any, cache: Any) -> None:
+    """Have a function's compiled code loaded from a `Cache`, and saved to it."""
+    dispatcher._cache = cache
+
+
+def has_cache(dispatcher: Any) -> bool:
+    """Tell whether the compiled code of a function is saved anywhere."""
+    return not isinstance(dispatcher._cache, NullCache)
+
+
+def processor_of(codegen: Any) -> str:
+    """Name the processor, and its features, that a code generator generates code for."""
+    return str(codegen.magic_tuple())
+
+
+def packed(result: Any) -> bytes | None:
+    """Serialize compiled code as a `Cache` is given it; None if it holds addresses of this process."""
+    if result.library.has_dynamic_globals or any(not lifted.can_cache for lifted in result.lifted):
+        return None
+    return bytes(dumps(result._reduce()))
+
+
+def unpacked(target_context: Any, code: bytes) -> Any:
+    """Make compiled code, as a `Cache` returns it, from what `packed` returned in any process."""
+    target_context.refresh()
+    return CompileResult._rebuild(target_context, *pickle.loads(code))
+
+
+# --- Functions --------------------------------------------------------------------------------
+
+
+def returns_value(function: types.FunctionType) -> bool:
+    """Tell whether a plain function returns anything but None; False if Numba cannot read it, and so cannot compile it.
+
+    By Numba's representation of it: that is the same in all versions of Python, and needs no source.
+    """
+    try:
+        code = run_frontend(function)
+    except Exception:  # noqa: BLE001 - whatever it is, it is raised again where the function is compiled
+        return False
+    ends = (block.terminator for block in code.blocks.values())
+    return any(isinstance(end, ir.Return) and not _is_none(code, end.value) for end in ends)
+
+
+def _is_none(code: Any, variable: Any) -> bool:
+    try:
+        value = code.get_definition(variable)
+        while isinstance(value, ir.Expr) and value.op == "cast":
+            value = code.get_definition(value.value)
+    except KeyError:  # several definitions, in branches
+        return False
+    return isinstance(value, ir.Const) and value.value is None
+
+
+def dispatcher_of(ufunc: Any) -> Any:
+    """Return the dispatcher of a `DUFunc`, whose `py_func` is the function of one element."""
+    return ufunc._dispatcher
+
+
+def fixed_signatures(function: Any) -> Sequence[Any]:
+    """Return the only signatures that a `Dispatcher` or `DUFunc` compiles for; empty if it compiles for any."""
+    if isinstance(function, DUFunc):
+        return tuple(function._dispatcher.overloads) if function._frozen else ()
+    return () if function._can_compile else tuple(function.nopython_signatures)
+
+
+def jit_options(function: Any) -> dict[str, Any]:
+    """Return the options of `numba.jit` that a `Dispatcher` or `DUFunc` was made with: fastmath, inline and others."""
+    return dict(function.targetoptions)
+
+
+def pipeline_class(dispatcher: Any) -> Any:
+    """Return the class of the compiler that a `Dispatcher` was made with; it is an option of `numba.jit`, too."""
+    return dispatcher._compiler.pipeline_class
+
+
+def ufunc_of(dispatcher: Any, like: Any) -> Any:
+    """Make a `DUFunc` without compiled code of a dispatcher for the target "npyufunc", with the identity of another."""
+    return DUFunc._rebuild(dispatcher, like.identity, False, [])
+
+
+# --- Extensions -------------------------------------------------------------------------------
+
+# The registries of what Numba can type and what it can lower: lists, to which every extension is appended.
+TYPED_FUNCTIONS = templates.builtin_registry.functions
+TYPED_ATTRIBUTES = templates.builtin_registry.attributes
+TYPED_GLOBALS = templates.builtin_registry.globals
+LOWERED_FUNCTIONS = imputils.builtin_registry.functions
+LOWERED_GETATTRS = imputils.builtin_registry.getattrs
+LOWERED_SETATTRS = imputils.builtin_registry.setattrs
+LOWERED_CASTS = imputils.builtin_registry.casts
+LOWERED_CONSTANTS = imputils.builtin_registry.constants
+
+
+def origin_of(template: Any) -> Any:
+    """Return the function or class that somebody wrote to extend Numba, of the template that Numba made of it."""
+    for name in ("_overload_func", "_definition_func"):  # of `overload`, and of `intrinsic`
+        if getattr(template, name, None) is not None:
+            return getattr(template, name)
+    # `type_callable` makes a class around a function, `infer_global` one around a class.
+    written = template.__mro__[1] if template.__module__ == templates.__name__ else template
+    return vars(written).get("generic", written)
+
+
+def subject_of(template: Any) -> Any:
+    """Return what a template is about: the name of an attribute, a function or a Numba type."""
+    return getattr(template, "_attr", None) or template.key
+
+
+def forget_implementations(template: Any) -> None:
+    """Have Numba call an `overload` again, and compile anew what it returns, for the next function that uses it."""
+    if getattr(template, "_impl_cache", None):
+        template._impl_cache.clear()
+
+
+def unwrapped(function: Any) -> list[Any]:
+    """Return the functions that one of Numba's own wraps, as those of `register_jitable` do; else the function."""
+    if isinstance(function, types.FunctionType) and (function.__module__ or "").startswith(
+        "numba."
+    ):
+        cells = [cell.cell_contents for cell in function.__closure__ or ()]
+        return [cell for cell in cells if isinstance(cell, types.FunctionType)] or [function]
+    return [function]

@@ -1,0 +1,54 @@
+"""What a person can act on, out of what Numba says about a function that it cannot compile."""
+
+import linecache
+import re
+from typing import Any
+
+from loaderx.kernels import passes
+from loaderx.kernels.draws import METHODS
+
+# How Numba names a line: "During: typing of call at /folder/file.py (12)", "Raised from /folder/file.py (12)".
+PLACE = re.compile(r"(?:at|from) (\S.*?) \((\d+)\)")
+
+
+def explain_failure(error: Exception, function: Any) -> str:
+    """Return a message about a function that Numba could not compile."""
+    message = str(error)
+    code = getattr(function, "py_func", function).__code__
+    name = f"{function.__name__!r} ({code.co_filename}:{code.co_firstlineno})"
+    reason = _reason(message)
+    for file, line in PLACE.findall(message):
+        if file != passes.__file__:
+            text = linecache.getline(file, int(line)).strip()
+            reason.append(f"in line {line} of {file}" + (f": {text}" if text else ""))
+            break
+    if "Untyped global name" in message and "<class 'function'>" in message:
+        reason.append(
+            "What a transform calls must be compiled too: decorate it with `@numba.njit`."
+        )
+    elif re.search(r"Untyped global name|of type Module\((?!<module '(numpy|math))", message):
+        reason.append(
+            "Numba knows Python, math and NumPy. A function that needs another library goes into `transforms` as it "
+            "is, undecorated, and runs in Python."
+        )
+    if "readonly array" in message:
+        reason.append(
+            "An array that is a parameter or a global cannot be written: others read it. Copy it."
+        )
+    if "DrawsType" in message or " of type Draws" in message:
+        reason.append(f"In compiled code `rng` has {', '.join(METHODS)}.")
+    return (
+        f"Numba cannot compile the transform {name}:\n  " + "\n  ".join(reason) + "\n"
+        "Call it on one sample with `.py(sample, np.random.default_rng(0), ...)` to see it run in plain Python."
+    )
+
+
+def _reason(message: str) -> list[str]:
+    """The lines of a message before those about where, how and what else was tried."""
+    reason: list[str] = []
+    for line in map(str.strip, message.splitlines()):
+        if reason and line.startswith(("File", "During:", "There are")):
+            break
+        if line and not line.startswith(("Failed in", "- Resolution failure", "File", "During:")):
+            reason.append(line)
+    return reason[:6]

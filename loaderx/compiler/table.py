@@ -1,0 +1,275 @@
+"""A chain of ops -> a table of passes, which the driver walks every sample through.
+
+Nothing is compiled for a chain: its ops write which passes are called, with which parameters and from where to where,
+and the passes are compiled each by itself.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.errors import ArgumentError
+from loaderx.kernels import samples
+from loaderx.kernels.draws import draw_integer
+from loaderx.kernels.progress import Work
+from loaderx.spec import Spec
+from loaderx.transforms.arguments import KEPT_RNG, RNG, Given, array_at, value
+from loaderx.transforms.step import Step
+
+from .passes import NOT_COMPILED, compiled_pass
+
+ALIGNMENT = 64
+WORD = Spec((1,), np.int64)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Instructions, what registers hold first, bytes of scratch memory, names of ops, and what must stay in memory."""
+
+    instructions: NDArray[np.int64]
+    registers: NDArray[np.int64]
+    scratch: int
+    names: tuple[str, ...]
+    kept: list[Any]
+
+
+class TableBuilder:
+    """The table of a chain while it is being written.
+
+    Places are registers, by their numbers; `scratch` is how many bytes of scratch memory are taken. What is compiled is
+    part of some `work`, for messages.
+    """
+
+    def __init__(self, work: Work, *, checking: bool = False) -> None:
+        self._work = work
+        self.checking = checking
+        self.scratch = 0
+        # Of every instruction, the op it belongs to, for messages.
+        self.names: list[str] = []
+        self.cached = True
+        # Whether all passes are there, and not only listed.
+        self.complete = True
+        self._rows: list[list[int]] = []
+        # What each register holds when a sample begins: the address at an offset of scratch memory, or nothing.
+        self._registers = [samples.NOTHING] * samples.FIRST_FREE
+        self._depth = 0
+        # Arrays whose addresses are in the table, and the words of blocks.
+        self._kept: list[Any] = []
+
+    # Places.
+
+    def space(self, nbytes: int) -> int:
+        """Take scratch memory; return its offset."""
+        start = self.scratch
+        self.scratch += -(-nbytes // ALIGNMENT) * ALIGNMENT
+        return start
+
+    def register(self) -> int:
+        """Return a register for a number or an address."""
+        self._registers.append(samples.NOTHING)
+        return len(self._registers) - 1
+
+    def place_at(self, offset: int) -> int:
+        """Return a register with the address of scratch memory."""
+        self._registers.append(offset)
+        return len(self._registers) - 1
+
+    def place(self, nbytes: int) -> int:
+        """Return a register with the address of so much scratch memory."""
+        return self.place_at(self.space(nbytes))
+
+    def workspace(self, spec: Spec, *, fixed: bool = False) -> Given:
+        """Return an array in scratch memory; with `fixed` its shape is compiled in."""
+        return array_at("scratch", spec, fixed=fixed, offset=self.space(spec.nbytes))
+
+    def constant(self, array: NDArray[Any]) -> int:
+        """Return a register with the address of an array that never changes."""
+        register = self.register()
+        self.set(register, self._keep(array))
+        return register
+
+    def start_of(self, place: int) -> int:
+        """Return the offset of the scratch memory whose address a register holds."""
+        return self._registers[place]
+
+    def offset_of(self, register: int) -> int:
+        """Return where a register itself is: they are before scratch memory, counted downwards."""
+        return -8 * (register + 1)
+
+    def place_of(self, register: int) -> int:
+        """Return a register with the address of another."""
+        return self.place_at(self.offset_of(register))
+
+    # Instructions.
+
+    @property
+    def here(self) -> int:
+        """The number of the next instruction."""
+        return len(self._rows)
+
+    def _write(self, kind: int, *numbers: int, name: str = "") -> int:
+        row = [kind, *numbers]
+        self._rows.append(row + [0] * (samples.WIDTH - len(row)))
+        self.names.append(name)
+        return len(self._rows) - 1
+
+    def call(
+        self,
+        step: Step,
+        function: Callable[..., Any],
+        given: Sequence[Given],
+        x: int,
+        out: int,
+        *,
+        sizes: tuple[int, int] | None = None,
+        store: Any = None,
+        checked: bool = False,
+    ) -> None:
+        """Call the pass of a function with these arguments; `store` takes what it returns, and the address `out`."""
+        layout = tuple(each.argument for each in given)
+        name = step.transform.name
+        found, cached = compiled_pass(
+            function, layout, store, checked=checked and self.checking, op=name, work=self._work
+        )
+        self.cached = self.cached and cached
+        self.complete = self.complete and found is not NOT_COMPILED
+        block = self._keep(np.concatenate([np.zeros(0, np.int64), *(each.words for each in given)]))
+        self._kept += [found, *(each.kept for each in given)]
+        of_sample = self._keep(np.array(sizes, np.int64)) if sizes else 0
+        draws = any(each is RNG for each in given)
+        self._write(
+            *(samples.CALL, found.address, x, out, block, of_sample),
+            *(_signed(step.key), self._depth, int(draws)),
+            name=name,
+        )
+
+    def copy(self, source: int, target: int, nbytes: int) -> None:
+        """Copy bytes."""
+        self._write(samples.COPY, source, target, nbytes)
+
+    def settle(self, source: int, target: int, nbytes: int) -> None:
+        """Copy bytes, unless they are there already."""
+        self._write(samples.SETTLE, source, target, nbytes)
+
+    def move(self, source: int, target: int) -> None:
+        """Copy a register."""
+        self._write(samples.MOVE, target, source)
+
+    def swap(self, one: int, other: int) -> None:
+        """Exchange two registers."""
+        self._write(samples.SWAP, one, other)
+
+    def set(self, register: int, value: int) -> None:
+        """Set a register to a number."""
+        self._write(samples.SET, register, value)
+
+    def mark(self, place: int, nbytes: int) -> None:
+        """Fill memory with a known byte where a user's code is checked."""
+        if self.checking:
+            self._write(samples.MARK, place, nbytes)
+
+    def start_draws(self, step: Step) -> int:
+        """Begin draws of a policy; return the register of their state."""
+        state = self.register()
+        self._write(samples.START, state, _signed(step.key), self._depth)
+        return state
+
+    def draw(self, step: Step, register: int, state: int, low: int, high: int) -> None:
+        """Draw an integer in [low, high)."""
+        given = [KEPT_RNG, value(low), value(high), array_at("x", WORD)]
+        self.call(step, draw_integer, given, self.place_of(register), self.place_of(state))
+
+    def pick(self, state: int, shares: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Draw one of some branches; return the array of where each of them begins, to be filled."""
+        begins = np.zeros(len(shares), np.int64)
+        held = np.ascontiguousarray(shares, np.float64)
+        self._write(samples.PICK, state, self._keep(held), len(held), self._keep(begins))
+        return begins
+
+    def jump(self) -> int:
+        """Continue elsewhere; return the instruction, for `continue_here`."""
+        return self._write(samples.JUMP, 0)
+
+    def continue_here(self, jump: int) -> None:
+        """Let an instruction continue at the next one."""
+        self._rows[jump][1] = self.here
+
+    @contextmanager
+    def loop(self, number: int) -> Iterator[int]:
+        """Repeat what is written inside as often as a register says; give the register that counts."""
+        if self._depth == samples.DEEPEST:
+            raise ArgumentError(
+                f"policies that repeat ops may be inside of one another {samples.DEEPEST} deep at most."
+            )
+        counter = samples.TURNS + self._depth
+        self.set(counter, 0)
+        begin = self._write(samples.WHILE, counter, number, 0)
+        self._depth += 1
+        yield counter
+        self._depth -= 1
+        self._write(samples.NEXT, counter, begin)
+        self._rows[begin][3] = self.here
+
+    # Chains.
+
+    def chain(self, steps: Sequence[Step], x: int, spec: Spec, out: int) -> Spec:
+        """Write steps from the sample in register `x`, which stays as it is unless it is `out`, to `out`."""
+        groups = _groups(steps, spec)
+        if x == out:
+            for group in groups:
+                group[0].transform.write(self, group, x, x, spec)
+            return spec
+        in_place = [group[0].transform.in_place for group in groups]
+        copies = not groups or in_place[0]
+        moves = [number for number, stays in enumerate(in_place) if not stays]
+        if copies:
+            # Rows may lie in a mapped file that nobody may write to.
+            target = self.place(spec.nbytes) if moves else out
+            self.copy(x, target, spec.nbytes)
+            x = target
+        for number, group in enumerate(groups):
+            if in_place[number]:
+                group[0].transform.write(self, group, x, x, spec)
+                continue
+            result = spec
+            for step in group:
+                result = step.transform.output(result)
+            target = out if number == moves[-1] else self.place(result.nbytes)
+            group[0].transform.write(self, group, x, target, spec)
+            x, spec = target, result
+        return spec
+
+    def close(self) -> "Table":
+        """Return the table."""
+        return Table(
+            np.array(self._rows, np.int64).reshape(-1, samples.WIDTH),
+            np.array(self._registers, np.int64),
+            self.scratch,
+            tuple(self.names),
+            self._kept,
+        )
+
+    def _keep(self, array: NDArray[Any]) -> int:
+        self._kept.append(array)
+        return int(array.ctypes.data)
+
+
+def _groups(steps: Sequence[Step], spec: Spec) -> list[list[Step]]:
+    """Return which steps run as one pass."""
+    groups: list[list[Step]] = []
+    for given in steps:
+        for step in given.transform.flattened(given):
+            if groups and step.transform.joins(groups[-1], step, spec):
+                groups[-1].append(step)
+            else:
+                groups.append([step])
+            spec = step.transform.output(spec)
+    return groups
+
+
+def _signed(key: int) -> int:
+    return int(np.uint64(key).astype(np.int64))

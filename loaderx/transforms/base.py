@@ -1,0 +1,170 @@
+"""What a transform is: its effect on the spec of a sample, the passes it becomes, and how other fields follow it."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from loaderx.errors import ArgumentError
+from loaderx.spec import Spec
+from loaderx.written import Written
+
+if TYPE_CHECKING:
+    from loaderx.compiler.chain import Chain
+    from loaderx.compiler.table import TableBuilder
+
+    from .step import Call, Step
+
+# What compiled code takes at run time: another value needs no other code.
+Parameter: TypeAlias = int | float | bool | np.float32 | np.ndarray[Any, Any]
+
+
+class Transform(Written, ABC):
+    """One op on a sample. A kind of op is a class in a file of its own, which says all of this."""
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return type(self).__name__
+
+    @abstractmethod
+    def output(self, spec: Spec) -> Spec:
+        """The spec of what comes out for samples of `spec`; raises if these cannot be taken."""
+
+    # Whether it moves pixels.
+    spatial: bool = False
+    # Whether it takes samples for images, of (height, width, channels) or (height, width).
+    takes_images: bool = False
+    # Whether it leaves its result where it found the sample.
+    in_place: bool = False
+    # Whether what comes out are images with their channels first.
+    channels_first: bool = False
+    # Whether it only changes what values are worth: an image stays an image, and boxes stay where they are.
+    keeps_axes: bool = False
+    # Whether it is a window onto an image, which others may continue.
+    is_window: bool = False
+    # Whether it is value * scale + bias, by `scale_and_bias`.
+    is_scaling: bool = False
+    # Whether it is compiled code of this library in debug mode, too.
+    stays_compiled: bool = False
+    # Whether it is a user's function, whose first samples are checked.
+    checked: bool = False
+    # Whether it is called in Python, sample by sample.
+    is_python: bool = False
+    # Whether it needs all samples of a batch.
+    needs_batch: bool = False
+    # The ops that it chooses from, or is made of.
+    inside: "tuple[Transform, ...]" = ()
+    # Whether it needs to know how many entries of a sample along its first axis are data, and not padding.
+    takes_length: bool = False
+
+    def add_to(self, chain: "Chain", step: "Step") -> None:
+        """Add a step of this op to a chain."""
+        chain.add_pass(step)
+
+    def joins(self, group: list["Step"], step: "Step", spec: Spec) -> bool:
+        """Whether this op, a `step` on samples of `spec`, runs in the pass of the steps before it."""
+        return False
+
+    @abstractmethod
+    def write(
+        self, table: "TableBuilder", group: list["Step"], x: int, out: int, spec: Spec
+    ) -> None:
+        """Write the passes of steps that run together, this op the first, from register `x` to `out`.
+
+        Both are the same for an op that works in place. Samples are of `spec`.
+        """
+
+    def interpret(self, step: "Step", spec: Spec, compiled: Any) -> "Call":
+        """Return this op as a function of one sample, in plain Python, or `compiled(step, spec)`."""
+        call: Call = compiled(step, spec)
+        return call
+
+    # What is warned of once for all ops of a kind.
+    caution_kind: "type[Transform] | None" = None
+
+    def caution(self, spec: Spec, largest: Callable[[], float]) -> str | None:
+        """What is wrong with the scale of the values that this op gets, if anything; `largest` of them is looked up."""
+        return None
+
+    def leaves(self, spec: Spec) -> Iterator[tuple["Transform", Spec]]:
+        """Yield the ops inside of this one, or itself, each with the spec that it gets."""
+        yield self, spec
+
+    def flattened(self, step: "Step") -> list["Step"]:
+        """Return the steps that this one stands for: others may then run in one pass with them."""
+        return [step]
+
+    def for_labels(self) -> "Transform":
+        """The op that does the same to labels of pixels, which must not be mixed."""
+        return self
+
+    def for_length(self) -> "Transform":
+        """The op for samples that end with padding, behind as many entries as a field of their entry says."""
+        return self
+
+    def for_points(self, image: Spec) -> "Transform":
+        """The op that moves boxes and keypoints as this one moves the pixels of an image."""
+        raise ArgumentError(f"{self.name} cannot move boxes or keypoints along with an image.")
+
+
+def image_shape(spec: Spec, name: str) -> tuple[int, int, int]:
+    """(height, width, channels) of an image, where (height, width) is an image of one channel."""
+    if len(spec.shape) not in (2, 3) or 0 in spec.shape:
+        raise ArgumentError(
+            f"{name} takes images of shape (height, width, channels) or (height, width), not {spec}."
+        )
+    height, width = spec.shape[:2]
+    return height, width, spec.shape[2] if len(spec.shape) == 3 else 1
+
+
+def is_integer(value: Any, least: int) -> bool:
+    """Whether this is an integer of at least `least`."""
+    return isinstance(value, int | np.integer) and least <= int(value) < 1 << 63
+
+
+def pair(name: str, value: Any, least: int = 1) -> tuple[int, int]:
+    """Two integers from one or two."""
+    values = (value, value) if isinstance(value, int | np.integer) else value
+    several = isinstance(values, tuple | list | np.ndarray)
+    if not several or len(values) != 2 or not all(is_integer(entry, least) for entry in values):
+        raise ArgumentError(
+            f"`{name}` (={value!r}) must be an integer of at least {least}, or two of them."
+        )
+    return int(values[0]), int(values[1])
+
+
+def as_number(value: Any) -> float:
+    """A number; NaN, which no rule allows, for what is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def between(name: str, value: Any, low: float, high: float) -> float:
+    """A finite number from low to high."""
+    number = as_number(value)
+    if not low <= number <= high:
+        raise ArgumentError(f"`{name}` (={value!r}) must be from {low} to {high}.")
+    return number
+
+
+def finite(name: str, value: Any) -> float:
+    """Any number but infinity and NaN."""
+    number = as_number(value)
+    if not math.isfinite(number):
+        raise ArgumentError(f"`{name}` (={value!r}) must be a finite number.")
+    return number
+
+
+def positive_range(name: str, value: Any, high: float = math.inf) -> tuple[float, float]:
+    """Two numbers above 0, the lower one first, at most `high`."""
+    several = isinstance(value, tuple | list | np.ndarray) and len(value) == 2
+    first, last = map(as_number, value) if several else (math.nan, math.nan)
+    if not 0 < first <= last <= high or last == math.inf:
+        rule = "0 < low <= high" + ("" if high == math.inf else f" <= {high:g}")
+        raise ArgumentError(f"`{name}` (={value!r}) must be two finite numbers with {rule}.")
+    return first, last

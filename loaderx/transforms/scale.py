@@ -1,0 +1,73 @@
+"""Ops that are value * scale + bias per channel, into a floating dtype."""
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loaderx.kernels import pixels
+from loaderx.kernels.passes import HALVES
+from loaderx.spec import Spec
+
+from .arguments import array_at, value
+from .base import Transform, image_shape
+from .step import Step
+
+if TYPE_CHECKING:
+    from loaderx.compiler.table import TableBuilder
+
+
+class ScaleTransform(Transform):
+    """value * scale + bias per channel, into a floating dtype: fused into the pass before it where there is one."""
+
+    dtype: np.dtype[Any]
+    is_scaling = True
+    stays_compiled = True
+    keeps_axes = True
+
+    @abstractmethod
+    def scale_and_bias(self, spec: Spec) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """float32 arrays, one entry per channel."""
+
+    def for_points(self, image: Spec) -> Transform:
+        from .image import Identity
+
+        return Identity()
+
+    def joins(self, group: list[Step], step: Step, spec: Spec) -> bool:
+        return (
+            group[-1].transform.is_window
+            and str(self.dtype) not in HALVES
+            and not self.channels_first
+            # (height, width) is one channel to a window, and `width` channels to a scaling.
+            and len(self.scale_and_bias(spec)[0]) in (1, image_shape(spec, self.name)[2])
+        )
+
+    def write(self, table: "TableBuilder", group: list[Step], x: int, out: int, spec: Spec) -> None:
+        step, result = group[0], self.output(spec)
+        half = str(self.dtype) in HALVES
+        # What is calculated becomes half precision in a pass of its own.
+        floats = table.place(4 * spec.size) if half else out
+        scale, bias = self.scale_and_bias(spec)
+        if self.channels_first:
+            image = image_shape(spec, self.name)
+            # One for all channels is listed for each.
+            scale, bias = np.resize(scale, image[2]), np.resize(bias, image[2])
+            kernel: Any = pixels.scale_planes
+            shape: tuple[int, ...] = image
+            target: tuple[int, ...] = (image[2], *image[:2])
+        else:
+            # Listed for a row of the image: the inner loop is then long enough for vector instructions.
+            period = math.prod(spec.shape[-2:])
+            scale, bias = np.resize(scale, period), np.resize(bias, period)
+            kernel = pixels.scale_pixels
+            shape = target = (spec.size // period, period)
+        given = [array_at("x", Spec(shape, spec.dtype)), value(scale), value(bias)]
+        given.append(array_at("out", Spec(target, np.float32)))
+        table.call(step, kernel, given, x, floats)
+        if half:
+            convert = getattr(pixels, f"to_{self.dtype}")
+            bits = [array_at("x", Spec((spec.size,), np.uint32))]
+            bits.append(array_at("out", Spec((spec.size,), result.dtype)))
+            table.call(step, convert, bits, floats, out)

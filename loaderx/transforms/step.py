@@ -1,0 +1,51 @@
+"""One op of a chain, with what it is to know about its place there."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.kernels.draws import Draws
+from loaderx.kernels.random import BRANCH, fold
+from loaderx.shuffle import derive
+from loaderx.spec import Spec
+
+from .base import Transform
+
+# (sample, position, how much of it is data, turns of the policies around) -> sample
+Call: TypeAlias = Callable[[NDArray[Any], int, int, tuple[int, ...]], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One op of a chain, with the key of its draws; a field that `follows` an image is sampled, never mixed.
+
+    At `most` so many entries of its samples along their first axis are data, and not padding. `image` is the spec of
+    the first field of its entry, which an op on whole batches needs.
+    """
+
+    transform: Transform
+    key: int
+    follows: bool = False
+    most: int = 0
+    image: Spec | None = None
+
+    def inside(self, ops: tuple[Transform, ...], number: int = 0) -> list["Step"]:
+        """Return the steps of branch `number` of this one, with keys of their own."""
+        return [
+            Step(op, derive(self.key, BRANCH, number, place), self.follows, self.most)
+            for place, op in enumerate(ops)
+        ]
+
+    def turned_key(self, turns: tuple[int, ...]) -> np.uint64:
+        """Return its key inside of policies that are at these turns."""
+        key = self.key
+        for turn in turns:
+            key = fold(np.uint64(key), np.uint64(turn))
+        return np.uint64(key)
+
+    def draws(self, position: int, turns: tuple[int, ...]) -> Draws:
+        """Return `rng` for a sample, in plain Python."""
+        return Draws(fold(self.turned_key(turns), np.uint64(position)))

@@ -1,0 +1,33 @@
+"""The tests of the kernels hold in plain Python, too: `NUMBA_DISABLE_JIT=1`, in parts that workers share."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from numba.core import config
+
+REPOSITORY = Path(__file__).parents[1]
+FILES = sorted(file.relative_to(REPOSITORY) for file in REPOSITORY.glob("tests/kernels/test_*.py"))
+PARTS = 2
+
+pytestmark = [
+    pytest.mark.skipif(bool(config.DISABLE_JIT), reason="this is such a run"),
+    pytest.mark.timeout(600),  # a thousand tests in one
+]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_kernels_pass_their_tests_in_plain_python(part):
+    finished = subprocess.run(
+        [sys.executable, "-m", "pytest", *FILES[part::PARTS], "-q", "-p", "no:cacheprovider"],
+        cwd=REPOSITORY,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=550,
+    )
+    assert finished.returncode == 0, finished.stdout[-5000:] + finished.stderr
+    assert int(re.search(r"(\d+) passed", finished.stdout)[1]) > 300
