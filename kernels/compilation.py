@@ -14,7 +14,13 @@ from . import progress
 from .caching.files import CodeCache
 from .caching.packages import file_hash
 from .caching.store import kernel_folders
-from .numba_internals import is_compiling, set_cache, wrap_compilation
+from .numba_internals import (
+    compiler_lock,
+    is_compiling,
+    link_callees_only,
+    set_cache,
+    wrap_compilation,
+)
 from .uninterrupted import uninterrupted
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -55,11 +61,16 @@ def _compiled(function: Function, nogil: bool, parallel: bool = False) -> Functi
 def compile_uninterrupted(
     compile_function: Callable[..., Any], *arguments: Any, **named: Any
 ) -> Any:
-    """Compile or load a function where Ctrl-C does not reach it."""
+    """Compile or load a function where Ctrl-C does not reach it, one at a time in a process."""
     if is_compiling():
         # One more thread would wait for ever for the lock of compilers that this one holds.
         return compile_function(*arguments, **named)
-    return uninterrupted(compile_function, *arguments, **named)
+    return uninterrupted(_compile_linked, compile_function, *arguments, **named)
+
+
+def _compile_linked(compile_function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    with compiler_lock(), link_callees_only():
+        return compile_function(*arguments, **named)
 
 
 def jitable(function: Function) -> Function:

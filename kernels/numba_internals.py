@@ -8,17 +8,19 @@ import functools
 import pickle
 import sys
 import types
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from typing import Any
 
 # NumPy imports it when Numba first asks for the type of an array: that may be where Ctrl-C interrupts it.
 import numpy.ma  # noqa: F401
+from llvmlite import binding
 from llvmlite import ir as lir
 from numba.core import cgutils, config, event, imputils, ir
 from numba.core.caching import NullCache
 from numba.core.caching import _Cache as Cache
+from numba.core.codegen import JITCodeLibrary, RuntimeLinker
 from numba.core.compiler import CompileResult, run_frontend
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
@@ -94,6 +96,72 @@ def watch_compilations(on_start: Callable[[Any, Any], None], on_end: Callable[[A
             on_end(event.data)
 
     event.register("numba:compile", Listener())
+
+
+class _CalleeLibrary(JITCodeLibrary):  # type: ignore[misc, unused-ignore]
+    """Code of a function that only compiled code calls: it is linked into its callers, and never run by itself.
+
+    So it is neither optimized nor turned into machine code by itself: that happens in each caller anyway. It is a third
+    of the time that RandAugment compiles for.
+    """
+
+    def _optimize_final_module(self) -> None:
+        """Leave it to the caller."""
+
+    def _finalize_final_module(self) -> None:
+        names = [variable.name for variable in self._final_module.global_variables]
+        # Code that was loaded is machine code already. A function that calls itself does so by its address.
+        if getattr(self, "_compiled_object", None) is not None or any(
+            name.startswith(RuntimeLinker.PREFIX) for name in names
+        ):
+            if not self._finalized:
+                super()._optimize_final_module()
+            super()._finalize_final_module()
+            return
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        # Numba writes the address of a function's environment to a variable, which must exist.
+        module = binding.parse_assembly(
+            "\n".join(f'@"{name}" = common global i8* null' for name in names if ENVIRONMENT in name)
+        )
+        module.triple = self._final_module.triple
+        module.data_layout = self._final_module.data_layout
+        self._codegen._engine.add_module(module)
+        self._codegen._engine.finalize_object()
+        self._finalized = True
+
+
+# A part of the name of the variable that holds the address of a function's environment.
+ENVIRONMENT = "NumbaEnv"
+
+
+@contextmanager
+def link_callees_only() -> Iterator[None]:
+    """Compile functions that are compiled for a caller as parts of that caller only.
+
+    Not those that Python may call, too, or that have a cache of their own. For a thread that holds the `compiler_lock`:
+    a code generator has one kind of library for all threads.
+    """
+    generator = cpu_target.target_context.codegen()
+    kind = generator._library_class
+    kinds: list[Any] = []
+
+    class Listener(event.Listener):  # type: ignore[misc, unused-ignore]
+        def on_start(self, event: Any) -> None:
+            function = event.data["dispatcher"]
+            alone = not jit_options(function).get("no_cpython_wrapper") or has_cache(function)
+            kinds.append(kind if alone or not kinds else _CalleeLibrary)
+            generator._library_class = kinds[-1]
+
+        def on_end(self, event: Any) -> None:
+            kinds.pop()
+            generator._library_class = kinds[-1] if kinds else kind
+
+    try:
+        with event.install_listener("numba:compile", Listener()):
+            yield
+    finally:
+        generator._library_class = kind
 
 
 def compiled_address(dispatcher: Any, arguments: tuple[Any, ...]) -> int:

@@ -27,7 +27,6 @@ from loaderx.kernels.caching.packages import is_known, versions
 from loaderx.kernels.compilation import compile_uninterrupted
 from loaderx.kernels.numba_internals import (
     compiled,
-    compiler_lock,
     holds,
     loaded,
     native_address,
@@ -191,10 +190,9 @@ def _compile(wanted: Request) -> tuple[Pass, bool]:
 
 
 def _compile_now(make: Callable[[], Any], cache: CodeCache | None) -> Any:
-    with compiler_lock():
-        entry = make()
-        entry.announced = True
-        dispatcher = numba.njit(**OPTIONS)(entry)
-        if cache is not None:
-            set_cache(dispatcher, cache)
-        return compiled(dispatcher, passes.SIGNATURE)
+    entry = make()
+    entry.announced = True
+    dispatcher = numba.njit(**OPTIONS)(entry)
+    if cache is not None:
+        set_cache(dispatcher, cache)
+    return compiled(dispatcher, passes.SIGNATURE)

@@ -22,7 +22,8 @@ compiled_only = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="numba may n
 
 
 def is_kernel(value):
-    wrapped = inspect.isfunction(value) and hasattr(value, "__wrapped__")
+    inside = getattr(value, "__wrapped__", None) if inspect.isfunction(value) else None
+    wrapped = inside is not None and not inspect.isgeneratorfunction(inside)
     ours = getattr(value, "__module__", "").startswith("loaderx.kernels.")
     return ours and (wrapped or isinstance(value, Dispatcher))
 

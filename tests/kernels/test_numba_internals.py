@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import llvmlite.binding
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 from llvmlite import ir
 from numba.core import cgutils, config, types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.registry import cpu_target
 from numba.extending import (
     intrinsic,
     lower_builtin,
@@ -255,6 +258,85 @@ def test_memory_is_viewed_and_loaded_with_constants_or_without():
 def test_a_compiled_address_is_called_by_c():
     address = internals.compiled_address(numba.njit(twice), (types.int64,))
     assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(21) == 42
+
+
+def callee_of(body):
+    """Return a function for compiled code whose implementation is compiled for its callers only."""
+
+    def stub(value):
+        raise NotImplementedError
+
+    overload(stub)(lambda value: body)
+    return stub
+
+
+@contextmanager
+def linked():
+    with internals.compiler_lock(), internals.link_callees_only():
+        yield
+
+
+def machine_code_of(function):
+    """List the symbols of a function in machine code, by its name, but for the variable with its environment."""
+    symbols = cpu_target.target_context.codegen()._engine._defined_symbols
+    return [name for name in symbols if function in name and internals.ENVIRONMENT not in name]
+
+
+@compiled_only
+def test_callees_are_linked_into_their_callers_and_are_no_machine_code_of_their_own():
+    def seventeenfold(value):
+        return value * 17
+
+    inner = callee_of(seventeenfold)
+    first = numba.njit(lambda value: inner(value) + 1)
+    second = numba.njit(lambda value: inner(value) + 2)
+    with linked():
+        assert first(1) == 18
+    assert not machine_code_of("seventeenfold")
+    # What was compiled there is linked into later callers, too.
+    assert second(1) == 19
+    assert cpu_target.target_context.codegen()._library_class is JITCodeLibrary
+
+
+@compiled_only
+def test_callees_print_raise_and_call_themselves(capfd):
+    def speaking(value):
+        print("got", value)
+        if value < 0:
+            raise ValueError("negative", value)
+        return value
+
+    @numba.njit(no_cpython_wrapper=True)
+    def factorial(value):
+        return value * factorial(value - 1) if value > 1 else 1
+
+    inner = callee_of(speaking)
+    with linked():
+        call = numba.njit(lambda value: inner(value) + factorial(np.int64(5)))
+        assert call(1) == 121
+        with pytest.raises(ValueError, match="negative") as raised:
+            call(-3)
+    assert raised.value.args == ("negative", -3)
+    assert capfd.readouterr().out == "got 1\ngot -3\n"
+
+
+@compiled_only
+def test_functions_that_python_calls_too_are_compiled_by_themselves():
+    @numba.njit
+    def twentyfold(value):
+        return value * 20
+
+    with linked():
+        assert numba.njit(lambda value: twentyfold(value) + 1)(1) == 21
+    assert machine_code_of("twentyfold")
+    assert twentyfold(2) == 40
+
+
+@compiled_only
+def test_after_a_failed_compilation_libraries_are_as_before():
+    with pytest.raises(numba.errors.TypingError), linked():
+        numba.njit(lambda value: callee_of(lambda value: value.nothing)(value))(1)
+    assert cpu_target.target_context.codegen()._library_class is JITCodeLibrary
 
 
 # --- caching ----------------------------------------------------------------------------------
