@@ -110,19 +110,21 @@ class _CalleeLibrary(JITCodeLibrary):  # type: ignore[misc, unused-ignore]
 
     def _finalize_final_module(self) -> None:
         names = [variable.name for variable in self._final_module.global_variables]
-        # Code that was loaded is machine code already. A function that calls itself does so by its address.
-        if getattr(self, "_compiled_object", None) is not None or any(
-            name.startswith(RuntimeLinker.PREFIX) for name in names
-        ):
-            if not self._finalized:
-                super()._optimize_final_module()
+        if getattr(self, "_compiled_object", None) is not None:  # loaded from a cache
+            super()._finalize_final_module()
+            return
+        if any(name.startswith(RuntimeLinker.PREFIX) for name in names):
+            # A function that calls itself does so by its address.
+            super()._optimize_final_module()
             super()._finalize_final_module()
             return
         self._finalize_dynamic_globals()
         self._verify_declare_only_symbols()
         # Numba writes the address of a function's environment to a variable, which must exist.
         module = binding.parse_assembly(
-            "\n".join(f'@"{name}" = common global i8* null' for name in names if ENVIRONMENT in name)
+            "\n".join(
+                f'@"{name}" = common global i8* null' for name in names if ENVIRONMENT in name
+            )
         )
         module.triple = self._final_module.triple
         module.data_layout = self._final_module.data_layout

@@ -301,7 +301,7 @@ def test_callees_are_linked_into_their_callers_and_are_no_machine_code_of_their_
 @compiled_only
 def test_callees_print_raise_and_call_themselves(capfd):
     def speaking(value):
-        print("got", value)
+        print("got", value)  # noqa: T201
         if value < 0:
             raise ValueError("negative", value)
         return value
