@@ -133,16 +133,36 @@ class _CalleeLibrary(JITCodeLibrary):  # type: ignore[misc, unused-ignore]
         self._finalized = True
 
 
+class _OptimizedCalleeLibrary(_CalleeLibrary):
+    """The same, optimized by itself, too."""
+
+    def _optimize_final_module(self) -> None:
+        JITCodeLibrary._optimize_final_module(self)
+
+
 # A part of the name of the variable that holds the address of a function's environment.
 ENVIRONMENT = "NumbaEnv"
+
+
+TWICE = "_loaderx_optimize_twice"
+
+
+def optimize_twice(function: types.FunctionType) -> None:
+    """Have a function optimized by itself, and once more in its callers.
+
+    Loops that nobody wrote for the compiler gain by that: one over channels, then rows and columns, takes 60 us for
+    224 x 224 x 3 floats, and 90 us if it is optimized in its caller only.
+    """
+    setattr(function, TWICE, True)
 
 
 @contextmanager
 def link_callees_only() -> Iterator[None]:
     """Compile functions that are compiled for a caller as parts of that caller only.
 
-    Not those that Python may call, too, or that have a cache of their own. For a thread that holds the `compiler_lock`:
-    a code generator has one kind of library for all threads.
+    Not those that Python may call, too, or that have a cache of their own. Those that `optimize_twice` was called with
+    are optimized by themselves as well. For a thread that holds the `compiler_lock`: a code generator has one kind of
+    library for all threads.
     """
     generator = cpu_target.target_context.codegen()
     kind = generator._library_class
@@ -152,7 +172,9 @@ def link_callees_only() -> Iterator[None]:
         def on_start(self, event: Any) -> None:
             function = event.data["dispatcher"]
             alone = not jit_options(function).get("no_cpython_wrapper") or has_cache(function)
-            kinds.append(kind if alone or not kinds else _CalleeLibrary)
+            twice = getattr(function.py_func, TWICE, False)
+            callee = _OptimizedCalleeLibrary if twice else _CalleeLibrary
+            kinds.append(kind if alone or not kinds else callee)
             generator._library_class = kinds[-1]
 
         def on_end(self, event: Any) -> None:

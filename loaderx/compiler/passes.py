@@ -30,6 +30,7 @@ from loaderx.kernels.numba_internals import (
     holds,
     loaded,
     native_address,
+    optimize_twice,
     set_cache,
 )
 from loaderx.kernels.progress import Work
@@ -157,6 +158,8 @@ def _compile(wanted: Request) -> tuple[Pass, bool]:
         # A kernel is compiled as a part of the pass, without what it takes to call it by itself.
         anew = getattr(anew, "py_func", anew) if is_known(anew) else anew
         if isinstance(anew, types.FunctionType):
+            if not (wanted.function.__module__ or "").startswith("loaderx."):
+                optimize_twice(anew)
             anew = numba.njit(**options)(anew)
         entry = passes.entry_of(anew, wanted.layout, wanted.store_result)
         if name is not None:

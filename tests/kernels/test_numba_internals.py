@@ -321,6 +321,30 @@ def test_callees_print_raise_and_call_themselves(capfd):
 
 
 @compiled_only
+def test_callees_are_optimized_by_themselves_where_that_is_asked_for(monkeypatch):
+    def eighteenfold(value):
+        return value * 18
+
+    def nineteenfold(value):
+        return value * 19
+
+    optimized = []
+    optimize = JITCodeLibrary._optimize_final_module
+    monkeypatch.setattr(
+        JITCodeLibrary,
+        "_optimize_final_module",
+        lambda library: (optimized.append(library.name), optimize(library)),
+    )
+    internals.optimize_twice(nineteenfold)
+    once, twice = callee_of(eighteenfold), callee_of(nineteenfold)
+    with linked():
+        assert numba.njit(lambda value: once(value) + twice(value))(1) == 37
+    assert any("nineteenfold" in name for name in optimized)
+    assert not any("eighteenfold" in name for name in optimized)
+    assert not machine_code_of("nineteenfold")
+
+
+@compiled_only
 def test_functions_that_python_calls_too_are_compiled_by_themselves():
     @numba.njit
     def twentyfold(value):
