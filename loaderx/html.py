@@ -4,7 +4,6 @@ It knows these objects by what they have and imports none of them, because all o
 """
 
 import base64
-import dataclasses
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
@@ -16,11 +15,11 @@ from numpy.typing import NDArray
 from .spec import Spec
 
 if TYPE_CHECKING:
+    from .builder import BatchBuilder
     from .compiler.chain import Chain
     from .compiler.direct import DirectPipeline
     from .iterator import Stats
     from .loader import DataLoader
-    from .recipe import Recipe
     from .sources.source import RowSpec, Source
 
 Array = NDArray[Any]
@@ -122,8 +121,8 @@ def _shown(value: Any, show: Callable[[Any], str]) -> str:
 
 
 def _loader(loader: "DataLoader") -> str:
-    recipe = loader._recipe
-    order = recipe.order
+    builder = loader._builder
+    order = builder.order
     facts = [
         f"{order.rows:,} rows",
         f"batches of {order.batch_size:,}",
@@ -131,9 +130,9 @@ def _loader(loader: "DataLoader") -> str:
         f"shuffled, seed {order.seed}" if order.shuffle else f"in order, seed {order.seed}",
         f"remainder {order.remainder}",
     ]
-    few = _Few(recipe)
+    few = _Few(builder)
     lines = []
-    for group in recipe.pipeline.groups:
+    for group in builder.planner.groups:
         for field, column in zip(group.fields, group.columns, strict=True):
             lines.append(
                 [
@@ -143,11 +142,11 @@ def _loader(loader: "DataLoader") -> str:
                     _spec(field.spec) + few.after(field.name, field.spec, field.chain),
                 ]
             )
-    if recipe.mask_pool is not None:
+    if builder.mask_pool is not None:
         lines.append(["mask", "", "<i>which samples are no padding</i>", _spec(Spec((), np.bool_))])
     text = _head("DataLoader", facts) + _table(("field", "data", "ops", "batch"), lines)
-    if recipe.hook is not None:
-        name = getattr(recipe.hook, "__name__", type(recipe.hook).__name__)
+    if builder.hook is not None:
+        name = getattr(builder.hook, "__name__", type(builder.hook).__name__)
         text += f"<div>then each batch goes through <code>{escape(name)}</code> (Python)</div>"
     return text + _bottleneck(stats_of(loader))
 
@@ -213,13 +212,13 @@ def _bottleneck(stats: "Stats | None") -> str:
 class _Few:
     """The first samples of the stream, read and transformed when the first field asks for them."""
 
-    def __init__(self, recipe: "Recipe") -> None:
-        order = recipe.order
-        fields = recipe.pipeline.fields
+    def __init__(self, builder: "BatchBuilder") -> None:
+        order = builder.order
+        fields = builder.planner.fields
         specs = [spec for field in fields for spec in (field.raw, field.spec)]
         self._wanted = any(is_image(field.raw) or is_image(field.spec) for field in fields)
         self._size = min(_allowed(specs, order.batch_size), order.rows)
-        self._recipe = recipe
+        self._builder = builder
         self._rows: dict[int, list[Array] | None] = {}
         self._batch: Mapping[str, Array] | None = None
         self._built = False
@@ -228,7 +227,7 @@ class _Few:
         if not (self._size and self._wanted and is_image(spec)):
             return ""
         if id(source) not in self._rows:
-            rows = self._recipe.order.rows_at(np.arange(self._size, dtype=np.int64))
+            rows = self._builder.order.rows_at(np.arange(self._size, dtype=np.int64))
             self._rows[id(source)] = _quietly(lambda: _columns(source[rows]))
         columns = self._rows[id(source)]
         return "" if columns is None else _pictures(columns[column])
@@ -245,18 +244,8 @@ class _Few:
 
     def _build(self) -> Mapping[str, Array]:
         """A batch of this size in place of a whole one. Samples come out as they do there, unless they are mixed."""
-        recipe = self._recipe
-        order = dataclasses.replace(recipe.order, batch_size=self._size)
-        small = dataclasses.replace(
-            recipe,
-            order=order,
-            pipeline=type(recipe.pipeline)(recipe.pipeline.groups, order, 1, 1),
-            structure={field.name: field.spec for field in recipe.pipeline.fields},
-            hook=None,
-            device=None,
-            mask_pool=None,
-        )
-        span = order.span(0)
+        small = self._builder.for_pictures(self._size)
+        span = small.order.span(0)
         assert span is not None
         batch: Mapping[str, Array] = small.build(0, span)
         return batch

@@ -1,4 +1,18 @@
-"""One walk through the stream: prefetching, its exact position, its statistics."""
+"""One walk through the stream: prefetching, its exact position, its statistics.
+
+States of an iterator, and what moves it from one to the next:
+
+    new ──next──> inline <──────────────> prefetching ──end of the stream──> ended
+                    │     the scheduler,     │   ▲
+                    │     by measured work   │   └── an error, an interrupt, set_state, a fork or another default
+                    │                        │       device: what is under way is cancelled, and begins again at
+                    └───────close────────────┤       what was consumed
+                                             ▼
+                                           closed
+
+Inline, the consumer builds each batch itself. Prefetching, workers build the batches of `_pending`, the next one first.
+What was consumed changes only when a batch is delivered.
+"""
 
 import functools
 import math
@@ -7,18 +21,17 @@ import time
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, Self
 
 from . import shutdown
+from .builder import BatchBuilder
 from .errors import ArgumentError, ClosedError, StateError
-from .order import Span
-from .picking import check_mixtures
+from .order import Order
 from .prefetch import BatchTask, WorkerPool, start_all
-from .recipe import Recipe
+from .remainder import Span
+from .state import StreamState
 
-VERSION = 2
 # Seconds between two looks whether another thread is done with `next`.
 TURN_SECONDS = 100e-6
 
@@ -73,19 +86,24 @@ class LoaderIterator:
 
     def __init__(
         self,
-        recipe: Recipe,
+        builder: BatchBuilder,
         workers: int,
         history: History | None = None,
+        *,
+        order: Order | None = None,
         steps: range | None = None,
     ) -> None:
-        self._recipe = recipe
+        self._builder = builder
+        # That of the builder, or the same without its end.
+        self._order = builder.order if order is None else order
+        self._scheduler = builder.planner.scheduler
         self._workers = workers
         self._history = history
         # The step to stop at, which for an epoch is earlier than the end of the stream.
         self._stop = None if steps is None else steps.stop
         # What was consumed: (position of the next sample, number of batches). Replaced as a whole.
         first = 0 if steps is None else steps.start
-        self._consumed = (recipe.order.position_of(first), first)
+        self._consumed = (self._order.position_of(first), first)
         # Batches under way, the next one first. Not to be trusted while a call of `next` is at work on it, or was when
         # an interrupt ended it: then all of it begins again at what was consumed.
         self._pending: deque[BatchTask] = deque()
@@ -116,7 +134,7 @@ class LoaderIterator:
     @property
     def epoch(self) -> int:
         """The epoch of the next sample."""
-        return self._consumed[0] // self._recipe.order.rows
+        return self._consumed[0] // self._order.rows
 
     def __iter__(self) -> Self:
         return self
@@ -129,16 +147,16 @@ class LoaderIterator:
             self._check_open()
             if self._began is None:
                 self._begin(began)
-            recipe = self._recipe.on_default_device()
-            if recipe is not self._recipe:
+            builder = self._builder.for_calling_thread()
+            if builder is not self._builder:
                 # Batches under way would be handed to another device.
                 self._pending_is_stale = True
-                self._recipe = recipe
+                self._builder = builder
             if self._pending_is_stale:
                 self._cancel()
                 self._pending = deque()
                 self._pending_is_stale = False
-            if not self._pending and self._small():
+            if not self._pending and self._builds_inline():
                 batch, consumed = self._build_inline(began)
             else:
                 self._pending_is_stale = True
@@ -190,14 +208,14 @@ class LoaderIterator:
         span = self._span(position, step)
         if span is None:
             self._end()
-        pipeline = self._recipe.pipeline
+        planner = self._builder.planner
         # [2 cores: 2 of 25 us] Not where the bytes say it all.
-        working = time.thread_time() if pipeline.straight is None else None
-        batch = self._recipe.build(step, span)
+        working = None if self._scheduler.workload.copied else time.thread_time()
+        batch = self._builder.build(step, span)
         if working is not None:
             self._record_work(time.thread_time() - working)
         seconds = time.perf_counter() - began
-        self._count(pipeline.plan(span).nbytes, seconds, seconds)
+        self._count(planner.plan(span).nbytes, seconds, seconds)
         return batch, (span.following, step + 1)
 
     def _begin(self, now: float) -> None:
@@ -210,7 +228,7 @@ class LoaderIterator:
         """Raise at the end of the stream."""
         if self._history is not None and self._batches:
             self._history.walked = True
-        if not self._recipe.order.reaches(self._consumed[0]):
+        if not self._order.reaches(self._consumed[0]):
             raise OverflowError(
                 f"this stream is at sample {self._consumed[0]}, and ends before its 2**63rd."
             )
@@ -259,9 +277,8 @@ class LoaderIterator:
             # A single batch is often a look at the shapes.
             self._history.walked = True
 
-    def _small(self) -> bool:
-        """Whether waking a thread and taking turns with it costs more than a batch does."""
-        return self._recipe.compiled and self._recipe.pipeline.small(self._recent_best_seconds)
+    def _builds_inline(self) -> bool:
+        return self._scheduler.builds_inline(self._recent_best_seconds)
 
     def _check_open(self) -> None:
         if self._pool.closed:
@@ -272,18 +289,16 @@ class LoaderIterator:
         """The batch at a position of the stream, or None after the last."""
         if self._stop is not None and step >= self._stop:
             return None
-        return self._recipe.order.span(position)
+        return self._order.span(position)
 
     def _schedule(self, last: BatchTask | None = None) -> None:
         """Have as many batches under way as are to be kept ready, after `last` if there are none."""
-        if self._small():
+        if self._builds_inline():
             return
-        pipeline = self._recipe.pipeline
-        # Of middling ones a worker builds several in a row, so that nobody is woken for each.
-        row = pipeline.in_a_row(self._recent_best_seconds) if self._recipe.compiled else 1
-        while len(self._pending) <= (pipeline.ahead - 1) * row:
+        group = self._scheduler.coalesced(self._recent_best_seconds)
+        while len(self._pending) <= (self._scheduler.ahead - 1) * group:
             tasks: list[BatchTask] = []
-            for _ in range(row):
+            for _ in range(group):
                 last = self._pending[-1] if self._pending else last
                 position, step = (
                     self._consumed if last is None else (last.span.following, last.step + 1)
@@ -291,13 +306,13 @@ class LoaderIterator:
                 span = self._span(position, step)
                 if span is None:
                     break
-                tasks.append(BatchTask(self._recipe, self._pool, step, span))
+                tasks.append(BatchTask(self._builder, self._pool, step, span))
                 self._pending.append(tasks[-1])
             for task in tasks[:-1]:
                 task.last = tasks[-1]
             if tasks:
                 self._pool.put(functools.partial(start_all, tasks))
-            if len(tasks) < row:
+            if len(tasks) < group:
                 return
 
     def _cancel(self) -> None:
@@ -305,49 +320,28 @@ class LoaderIterator:
             task.cancel()
 
     def get_state(self) -> dict[str, Any]:
-        """What was consumed, as a small dict that JSON can hold."""
-        order = self._recipe.order
+        """Return what was consumed, as a small dict that JSON can hold."""
+        return self._state().to_dict()
+
+    def _state(self) -> StreamState:
+        order = self._order
         position, step = self._consumed
-        return {
-            "version": VERSION,
-            "position": position,
-            "step": step,
-            "rows": order.rows,
-            "seed": order.seed,
-            "shuffle": order.shuffle,
-            "data": self._recipe.description,
-        }
+        return StreamState(
+            position, step, order.rows, order.seed, order.shuffle, self._builder.description
+        )
 
     def set_state(self, state: Any, *, strict: bool = True) -> None:
-        """Go on where the iterator was that gave this state, at the same sample.
+        """Continue where the iterator was that returned this state, at the same sample.
 
         Batch size, number of processes, devices and workers, and the parameters of transforms may be others. A state of
         another data set, length, seed or shuffle setting is refused unless `strict` is False. One of another Mixture is
         refused always; other `weights` are no obstacle then, as draws with replacement do not depend on one another.
         """
         self._check_open()
-        own = self.get_state()
-        if isinstance(state, Mapping) and state.get("version", VERSION) != VERSION:
-            # First: a state of another version may have other keys.
-            raise StateError(
-                f"`state` is of another version of loaderx: its version is {state['version']!r}, this loader's is "
-                f"{VERSION}."
-            )
-        if not isinstance(state, Mapping) or state.keys() != own.keys():
-            raise StateError(f"`state` (={state!r}) must be what `get_state()` gave: {list(own)}.")
-        check_mixtures(state["data"], own["data"])
-        for name in ("data", "rows", "seed", "shuffle"):
-            if strict and state[name] != own[name]:
-                raise StateError(
-                    f"`state` belongs to another stream: its {name} is {state[name]!r}, this loader's is "
-                    f"{own[name]!r}. strict=False goes on all the same."
-                )
-        position, step = state["position"], state["step"]
-        if not all(type(number) is int and number >= 0 for number in (position, step)):
-            raise StateError(
-                f"`state` has position {position!r} and step {step!r}; both must be integers of at least 0."
-            )
-        order = self._recipe.order
+        given = StreamState.from_dict(state)
+        given.check_continues(self._state(), strict=strict)
+        position, step = given.position, given.step
+        order = self._order
         if not order.reaches(position):
             raise StateError(
                 f"`state` has position {position}, which is beyond the 2**63 samples of a stream."
@@ -368,7 +362,7 @@ class LoaderIterator:
         short = order.short(position)
         if short:
             try:
-                self._recipe.pipeline.check_size(short)
+                self._builder.planner.check_size(short)
             except ArgumentError as error:
                 raise StateError(
                     f'with `state` at sample {position} {error} Use remainder="pad" or "drop".'

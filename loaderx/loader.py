@@ -1,27 +1,29 @@
-"""`DataLoader`: what a user asks for, checked, and turned into a recipe for batches."""
+"""`DataLoader`: what a user asks for, checked, and turned into a builder for batches."""
 
 import dataclasses
 import functools
 import operator
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .assembly import Field, Group, Pipeline
+from .builder import MASK, MASK_SPEC, BatchBuilder, with_mask
 from .compiler.chain import Chain
 from .compiler.entries import chains
 from .compiler.explain import explain
 from .cores import cores
-from .device import JaxHandOff, OwnDevices
 from .errors import ArgumentError, DataError
 from .iterator import History, LoaderIterator
-from .order import Order, Remainder, Span
+from .order import Order
+from .output import HandOff, Output, hand_off_to
+from .output.jax import OwnDevices
 from .picking import MOST_ROWS, Mixed, Picker, Weighted
+from .planner import BatchPlanner, Field, Group
 from .ranges import Ranges, union
-from .recipe import MASK, MASK_SPEC, Recipe, with_mask
+from .remainder import RemainderName, Span
 from .sources import LocatedSource, Mixture, RecordSource, Source, as_rows, as_source
 from .sources.source import RowSpec, check_lengths, specs_of
 from .spec import Spec, plain_array
@@ -46,7 +48,8 @@ class DataLoader(Written):
     transform   called with each finished batch of NumPy arrays, in the background; gives the batch to deliver
     prefetch    how many batches are kept ready, beside those that the workers are at
     workers     how many threads build them; None is one per core
-    output      "jax" or "numpy"
+    output      "jax", "numpy", "torch" or "dlpack", or a callable that takes a NumPy array and returns what is
+                delivered in its place
     sharding    how the batch is laid out over devices, also over those of other processes: a jax.sharding.Sharding, or
                 a dict with one for each field; `batch_size` is then that of all processes together
     """
@@ -60,21 +63,17 @@ class DataLoader(Written):
         shuffle: bool = True,
         seed: int = 0,
         num_epochs: int | None = None,
-        remainder: Remainder | None = None,
+        remainder: RemainderName | None = None,
         weights: Any = None,
         transforms: Any = None,
         transform: Callable[[Any], Any] | None = None,
         prefetch: int = 2,
         workers: int | None = None,
-        output: Literal["jax", "numpy"] = "jax",
+        output: Output = "jax",
         sharding: "Sharding | Mapping[str, Sharding] | None" = None,
     ) -> None:
         prefetch = _count("prefetch", prefetch)
         workers = _count("workers", cores() if workers is None else workers)
-        if output not in ("jax", "numpy"):
-            raise ArgumentError(f'`output` (={output!r}) must be "jax" or "numpy".')
-        if sharding is not None and output != "jax":
-            raise ArgumentError('`sharding` needs output="jax".')
         if transform is not None and not callable(transform):
             raise ArgumentError(
                 f"`transform` (={transform!r}) must be callable, with a batch; ops on samples go to `transforms`."
@@ -99,32 +98,37 @@ class DataLoader(Written):
             remainder=_default_remainder(num_epochs) if remainder is None else remainder,
             picker=_picker(dataset, weights, rows, bool(shuffle), seed),
         )
-        padded = order.remainder == "pad"
+        padded = order.policy.adds_mask
         if padded and isinstance(structure, dict) and MASK in structure:
             raise ArgumentError(f'remainder="pad" adds a field {MASK!r}, and `dataset` has one.')
-        device = JaxHandOff(sharding) if output == "jax" else None
-        groups = _groups(named, device, transforms, seed)
+        hand_off = hand_off_to(output, sharding)
+        groups = _groups(named, hand_off, transforms, seed)
         structure = _structure(structure, groups)
         names = [field.name for group in groups for field in group.fields]
         blocks = None
-        if device is not None and device.sharded:
-            device.check_fields([*names, MASK] if padded else names)
-            _check_sharding(device, groups, order, hooked=transform is not None)
-            blocks = functools.partial(_blocks, device)
+        if hand_off.sharded:
+            hand_off.check_fields([*names, MASK] if padded else names)
+            _check_sharding(hand_off, groups, order, hooked=transform is not None)
+            blocks = functools.partial(_blocks, hand_off)
         # The iterators in use, for their statistics.
         self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
         self._history = History() if order.shuffle and order.epochs is not None else None
         self._dataset, self._labelset = dataset, labelset
         self._prefetch, self._workers = prefetch, workers
         self._output, self._sharding = output, sharding
-        pipeline = Pipeline(groups, order, workers, prefetch, blocks)
-        self._recipe = Recipe(
-            order=order,
-            pipeline=pipeline,
+        planner = BatchPlanner(
+            groups, order, workers, prefetch, blocks, hooked=transform is not None
+        )
+        self._builder = BatchBuilder(
+            planner=planner,
             structure=with_mask(structure) if padded else structure,
             hook=transform,
-            device=device,
-            mask_pool=pipeline.pool(MASK_SPEC, _mask_blocks(device, order)) if padded else None,
+            hand_off=hand_off,
+            mask_pool=(
+                planner.pool(MASK_SPEC, hand_off.blocks(MASK, MASK_SPEC, order.batch_size))
+                if padded
+                else None
+            ),
         )
 
     @property
@@ -140,27 +144,27 @@ class DataLoader(Written):
     @property
     def batch_size(self) -> int:
         """Rows of a batch, those of all processes together."""
-        return self._recipe.order.batch_size
+        return self._builder.order.batch_size
 
     @property
     def shuffle(self) -> bool:
         """Whether every epoch has an order of its own."""
-        return self._recipe.order.shuffle
+        return self._builder.order.shuffle
 
     @property
     def seed(self) -> int:
         """The seed of the order and of all random transforms."""
-        return self._recipe.order.seed
+        return self._builder.order.seed
 
     @property
     def num_epochs(self) -> int | None:
         """The epochs of the stream; None while endless."""
-        return self._recipe.order.epochs
+        return self._builder.order.epochs
 
     @property
-    def remainder(self) -> Remainder:
+    def remainder(self) -> RemainderName:
         """What happens where an epoch does not divide into batches."""
-        return self._recipe.order.remainder
+        return self._builder.order.remainder
 
     @property
     def prefetch(self) -> int:
@@ -173,7 +177,7 @@ class DataLoader(Written):
         return self._workers
 
     @property
-    def output(self) -> Literal["jax", "numpy"]:
+    def output(self) -> Output:
         """The kind of arrays in a batch."""
         return self._output
 
@@ -186,12 +190,12 @@ class DataLoader(Written):
         given, named = self._written
         plain = {name: value for name, value in named.items() if name != "sharding"}
         devices = OwnDevices(named["sharding"]) if named.get("sharding") is not None else None
-        stream = self._recipe.order.rows, self._recipe.description
+        stream = self._builder.order.rows, self._builder.description
         return _remade, (type(self), given, plain, devices, stream)
 
     def __iter__(self) -> LoaderIterator:
         """Return a new iterator from the start of the stream; several may run side by side."""
-        return self._iterator(LoaderIterator(self._recipe, self._workers, self._history))
+        return self._iterator(LoaderIterator(self._builder, self._workers, self._history))
 
     def epoch(self, number: int) -> LoaderIterator:
         """Return an iterator over epoch `number` of the stream: over the batches that begin in it.
@@ -202,14 +206,15 @@ class DataLoader(Written):
         number = _integer("number", number)
         if number < 0:
             raise ArgumentError(f"`number` (={number}) of an epoch must not be negative.")
-        recipe, order = self._recipe, self._recipe.order
+        order = self._builder.order
         if order.epochs is not None and number >= order.epochs:
             order = dataclasses.replace(order, epochs=None)
-            recipe = dataclasses.replace(recipe, order=order)
         if not order.reaches((number + 1) * order.rows):
             raise IndexError(f"epoch {number} is beyond the 2**63 samples of a stream.")
         steps = range(order.first_step(number), order.first_step(number + 1))
-        return self._iterator(LoaderIterator(recipe, self._workers, steps=steps))
+        return self._iterator(
+            LoaderIterator(self._builder, self._workers, order=order, steps=steps)
+        )
 
     def _iterator(self, iterator: LoaderIterator) -> LoaderIterator:
         self._iterators.add(iterator)
@@ -221,7 +226,7 @@ class DataLoader(Written):
 
     def __len__(self) -> int:
         """The number of batches of a finite loader."""
-        steps = self._recipe.order.steps
+        steps = self._builder.order.steps
         if steps is None:
             raise TypeError("an endless loader has no length; give it `num_epochs`.")
         return steps
@@ -229,31 +234,33 @@ class DataLoader(Written):
     def batch(self, step: int) -> Any:
         """Batch `step` of the stream, built now in this thread."""
         try:
-            return self._recipe.on_default_device().build(_integer("step", step), self._span(step))
+            return self._builder.for_calling_thread().build(
+                _integer("step", step), self._span(step)
+            )
         except StopIteration as error:
             # Would end a caller's `map` or generator as if the data were at its end.
             raise RuntimeError(f"step {step} raised StopIteration") from error
 
     def indices(self, step: int) -> NDArray[np.int64]:
         """The rows that make up batch `step`."""
-        order = self._recipe.order
+        order = self._builder.order
         return order.rows_of(self._span(step))
 
     def as_callback(self) -> "Stream":
         """The stream for use inside jit and scan: the object returned, called there, gives the next batch."""
         from .on_device.callback import Stream, check_constant
 
-        order = self._recipe.order
+        order = self._builder.order
         check_constant(order.remainder, order.epochs is None)
         return Stream(iter(self), self.batch(0))
 
     def explain(self) -> str:
         """A table of the transforms: what each does to a sample and how long it takes, measured now."""
-        fields = self._recipe.pipeline.fields
+        fields = self._builder.planner.fields
         return explain({field.name: field.chain for field in fields if field.chain is not None})
 
     def _span(self, step: int) -> Span:
-        order = self._recipe.order
+        order = self._builder.order
         step = _integer("step", step)
         if step < 0:
             raise ArgumentError(f"`step` (={step}) must not be negative.")
@@ -266,8 +273,8 @@ class DataLoader(Written):
         return span
 
     def __repr__(self) -> str:
-        order = self._recipe.order
-        fields = ", ".join(f"{field.name}: {field.spec}" for field in self._recipe.pipeline.fields)
+        order = self._builder.order
+        fields = ", ".join(f"{field.name}: {field.spec}" for field in self._builder.planner.fields)
         length = "endless" if order.steps is None else f"{order.steps} steps"
         return (
             f"DataLoader({order.rows} rows of {{{fields}}}, batch_size={order.batch_size}, {length}, "
@@ -291,7 +298,7 @@ def _remade(
     if devices is not None:
         named = {**named, "sharding": devices.sharding}
     made: DataLoader = kind(*given, **named)
-    found = made._recipe.order.rows, made._recipe.description
+    found = made._builder.order.rows, made._builder.description
     if found != stream:
         raise DataError(
             f"the data or the weights of a loader have changed since it was made: it had {stream[0]} rows of "
@@ -351,7 +358,7 @@ def _picker(dataset: Any, weights: Any, rows: int, shuffle: bool, seed: int) -> 
 
 
 def _groups(
-    named: Mapping[str, Source], device: JaxHandOff | None, transforms: Any, seed: int
+    named: Mapping[str, Source], hand_off: HandOff, transforms: Any, seed: int
 ) -> list[Group]:
     """Every source with the fields it fills, and what is done to them."""
     members = {name: _names(name, source) for name, source in named.items()}
@@ -373,7 +380,7 @@ def _groups(
             spec = raw[origin][0]
             for field, own in (made[origin] or {origin: None}).items():
                 final = spec if own is None else own.output
-                dtype = final.dtype if device is None else device.dtype(field, final.dtype)
+                dtype = hand_off.dtype(field, final.dtype)
                 fields.append(Field(field, Spec(final.shape, dtype), spec, own))
                 columns.append(column)
         if isinstance(source, LocatedSource) and not source.fetches:
@@ -413,29 +420,23 @@ def _first(source: Source, number: int) -> NDArray[Any]:
     return np.asarray(list(row.values())[number] if isinstance(row, dict) else row[number])
 
 
-def _blocks(device: JaxHandOff, field: Field, size: int) -> Ranges:
-    return device.placement(field.name, field.spec, size).blocks
+def _blocks(hand_off: HandOff, field: Field, size: int) -> Ranges:
+    return hand_off.blocks(field.name, field.spec, size)
 
 
-def _mask_blocks(device: JaxHandOff | None, order: Order) -> Ranges:
-    if device is None:
-        return ((0, order.batch_size),)
-    return device.placement(MASK, MASK_SPEC, order.batch_size).blocks
-
-
-def _check_sharding(device: JaxHandOff, groups: list[Group], order: Order, *, hooked: bool) -> None:
+def _check_sharding(hand_off: HandOff, groups: list[Group], order: Order, *, hooked: bool) -> None:
     fields = [field for group in groups for field in group.fields]
-    if order.remainder == "pad":
+    if order.policy.adds_mask:
         fields.append(Field(MASK, MASK_SPEC, MASK_SPEC))
     rest = order.short(0)
     for field in fields:
-        _blocks(device, field, order.batch_size)
+        _blocks(hand_off, field, order.batch_size)
         if rest:
             try:
-                _blocks(device, field, rest)
+                _blocks(hand_off, field, rest)
             except ArgumentError as error:
                 raise ArgumentError(f'{error} Use remainder="pad" or "drop".') from error
-    local = {field.name: union(_blocks(device, field, order.batch_size)) for field in fields}
+    local = {field.name: union(_blocks(hand_off, field, order.batch_size)) for field in fields}
     if hooked and len(set(local.values())) > 1:
         raise ArgumentError(
             f"`transform` sees the rows of this process, and by `sharding` these are not the same for all fields: "
@@ -443,7 +444,7 @@ def _check_sharding(device: JaxHandOff, groups: list[Group], order: Order, *, ho
         )
 
 
-def _default_remainder(num_epochs: int | None) -> Remainder:
+def _default_remainder(num_epochs: int | None) -> RemainderName:
     return "straddle" if num_epochs is None else "keep"
 
 

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol, TypeAlias
 
 from . import shutdown
-from .order import Span
+from .remainder import Span
 
 Task: TypeAlias = Callable[[], None]
 # By the clock on the wall, and by that of the thread's work.
@@ -25,8 +25,8 @@ class Builder(Protocol):
     @property
     def compiled(self) -> bool: ...
     def begin(self, step: int, span: Span) -> Any: ...
-    def fill(self, assembly: Any, phase: int, part: int) -> None: ...
-    def finish(self, assembly: Any) -> Any: ...
+    def fill(self, in_progress: Any, phase: int, part: int) -> None: ...
+    def finish(self, in_progress: Any) -> Any: ...
 
 
 class WorkerPool:
@@ -117,7 +117,7 @@ class BatchTask:
         self.last: BatchTask | None = None
         self._builder = builder
         self._pool = pool
-        self._assembly: Any = None
+        self._in_progress: Any = None
         self._left = 0
         self._lock = threading.Lock()
         # Bare locks are the cheapest there is. Who takes this one builds the batch.
@@ -155,7 +155,7 @@ class BatchTask:
             self._ready.release()
             return
         try:
-            self._assembly = self._builder.begin(self.step, self.span)
+            self._in_progress = self._builder.begin(self.step, self.span)
         except BaseException as error:  # noqa: BLE001 - it is raised in the consumer
             self._fail(error)
             self._ready.release()
@@ -163,7 +163,7 @@ class BatchTask:
         self._fill_phase(0, began)
 
     def _fill_phase(self, phase: int, began: Began) -> None:
-        self._left = self._assembly.parts(phase)
+        self._left = self._in_progress.parts(phase)
         for part in range(1, self._left):
             task = functools.partial(self._fill, phase, part, None)
             self._pool.put(task)
@@ -173,7 +173,7 @@ class BatchTask:
         began = began or (time.perf_counter(), time.thread_time())
         try:
             if self.error is None and not self.cancelled:
-                self._builder.fill(self._assembly, phase, part)
+                self._builder.fill(self._in_progress, phase, part)
         except BaseException as error:  # noqa: BLE001 - it is raised in the consumer
             self._fail(error)
         with self._lock:
@@ -184,7 +184,7 @@ class BatchTask:
         if not last:
             return
         # Nobody else is at this batch now.
-        if phase + 1 < self._assembly.phases:
+        if phase + 1 < self._in_progress.phases:
             self._count(began)
             self._fill_phase(phase + 1, (time.perf_counter(), time.thread_time()))
             return
@@ -209,11 +209,11 @@ class BatchTask:
         self.error = None
 
     def _finish(self) -> None:
-        assembly, self._assembly = self._assembly, None
+        in_progress, self._in_progress = self._in_progress, None
         if self.error is None and not self.cancelled:
             try:
-                self.nbytes = assembly.nbytes
-                self.batch = self._builder.finish(assembly)
+                self.nbytes = in_progress.nbytes
+                self.batch = self._builder.finish(in_progress)
             except BaseException as error:  # noqa: BLE001 - it is raised in the consumer
                 self._fail(error)
 

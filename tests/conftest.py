@@ -3,6 +3,7 @@
 import faulthandler
 import os
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ import pytest
 CACHE = Path(__file__).parents[1] / ".pytest_cache" / "loaderx"
 os.environ["LOADERX_CACHE_DIR"] = str(CACHE / "chains")
 os.environ["NUMBA_CACHE_DIR"] = str(CACHE / "kernels")
+
+# Tests with other frameworks run in an environment that has them: `make test-frameworks`.
+collect_ignore = ["frameworks"] if find_spec("torch") is None else []
 
 DEFAULTS = {
     signal.SIGINT: signal.default_int_handler,

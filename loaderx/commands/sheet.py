@@ -55,12 +55,12 @@ class Samples:
 def samples_of(loader: DataLoader, step: int, count: int, field: str | None) -> Samples:
     """Samples from batch `step` on, as many as are asked for unless the loader ends before."""
     batch, rows = _delivered(loader, step, count)
-    origins = {each.name: each.origin for each in loader._recipe.pipeline.fields}
+    origins = {each.name: each.origin for each in loader._builder.planner.fields}
     wanted = _choose(batch, origins, field)
     origin = origins.get(wanted[0], wanted[0])
     first = {
         each.name: each.chain is not None and each.chain.channels_first
-        for each in loader._recipe.pipeline.fields
+        for each in loader._builder.planner.fields
     }
     colours = [as_colours(batch[name], channels_first=first.get(name, False)) for name in wanted]
     views = [
@@ -180,7 +180,7 @@ def _choose(batch: dict[str, Array], origins: dict[str, str], field: str | None)
 def _originals(loader: DataLoader, rows: Array) -> dict[str, Array]:
     """The rows of the source, without transforms."""
     data: dict[str, Array] = {}
-    for group in loader._recipe.pipeline.groups:
+    for group in loader._builder.planner.groups:
         if all(each.origin in data for each in group.fields):
             continue
         specs = specs_of(group.source.spec)
@@ -213,7 +213,7 @@ def _captions(
     loader: DataLoader, batch: dict[str, Array], origins: dict[str, str], rows: Array
 ) -> list[str]:
     """Row numbers, and what single numbers or vectors of classes say."""
-    raw = {each.origin: each.raw for each in loader._recipe.pipeline.fields}
+    raw = {each.origin: each.raw for each in loader._builder.planner.fields}
     captions = [f"row {row}" for row in rows]
     for name, array in batch.items():
         classes = array.ndim == 2 and raw.get(origins.get(name, name), _spec(array)).shape == ()

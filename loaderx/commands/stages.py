@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderx.assembly import Assembly, Group
+from loaderx.builder import BatchBuilder
 from loaderx.compiler.chain import Chain
 from loaderx.cores import cores
 from loaderx.html import ops_of
+from loaderx.in_progress import BatchInProgress
 from loaderx.iterator import LoaderIterator
 from loaderx.loader import DataLoader
-from loaderx.order import Span
-from loaderx.recipe import Recipe
+from loaderx.planner import Group
+from loaderx.remainder import Span
 from loaderx.sources import LocatedSource
 from loaderx.sources.located import located_in
 from loaderx.sources.source import specs_of
@@ -41,7 +42,7 @@ MOST = 0.5
 
 @dataclass
 class Clock:
-    """Seconds that threads spent in what recipes do. Every thread has entries of its own, so nothing is locked."""
+    """Seconds that threads spent in what builders do. Every thread has entries of its own, so nothing is locked."""
 
     spent: dict[tuple[str, int], float] = field(default_factory=dict)
 
@@ -59,26 +60,26 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class TimedRecipe(Recipe):
-    """A recipe that notes how long its steps take."""
+class TimedBuilder(BatchBuilder):
+    """A builder that notes how long its steps take."""
 
     clock: Clock
 
-    def begin(self, step: int, span: Span) -> Assembly:
+    def begin(self, step: int, span: Span) -> BatchInProgress:
         began = time.perf_counter()
         try:
             return super().begin(step, span)
         finally:
             self.clock.note("order", began)
 
-    def fill(self, assembly: Assembly, phase: int, part: int) -> None:
+    def fill(self, in_progress: BatchInProgress, phase: int, part: int) -> None:
         began = time.perf_counter()
-        super().fill(assembly, phase, part)
+        super().fill(in_progress, phase, part)
         self.clock.note("fill", began)
 
-    def finish(self, assembly: Assembly) -> Any:
+    def finish(self, in_progress: BatchInProgress) -> Any:
         began = time.perf_counter()
-        batch = super().finish(assembly)
+        batch = super().finish(in_progress)
         wait_for(batch)
         self.clock.note("finish", began)
         return batch
@@ -86,20 +87,20 @@ class TimedRecipe(Recipe):
 
 def measure(loader: DataLoader, seconds: float) -> Report:
     """Run the loader, and say what its threads did meanwhile."""
-    recipe, workers = loader._recipe, loader._workers
-    order = recipe.order
+    builder, workers = loader._builder, loader._workers
+    order = builder.order
     clock = Clock()
-    timed = TimedRecipe(
-        **{each.name: getattr(recipe, each.name) for each in dataclasses.fields(recipe)},
+    timed = TimedBuilder(
+        **{each.name: getattr(builder, each.name) for each in dataclasses.fields(builder)},
         clock=clock,
     )
-    if recipe.hook is not None:
-        timed = dataclasses.replace(timed, hook=_timed_hook(recipe.hook, clock))
+    if builder.hook is not None:
+        timed = dataclasses.replace(timed, hook=_timed_hook(builder.hook, clock))
     with contextlib.closing(_Walk(timed, workers)) as walk:
         began = time.perf_counter()
         walk.samples_of_next()
         first_seconds = time.perf_counter() - began
-        for _ in range(WARM_UP_BATCHES + recipe.pipeline.ahead):
+        for _ in range(WARM_UP_BATCHES + builder.planner.scheduler.ahead):
             if time.perf_counter() - began > first_seconds + max(seconds, 1.0):
                 break
             walk.samples_of_next()
@@ -113,7 +114,7 @@ def measure(loader: DataLoader, seconds: float) -> Report:
         spent = Clock(dict(clock.spent))
     stages = _stages(loader, spent, samples, elapsed)
     return Report(
-        fields={each.name: str(each.spec) for each in recipe.pipeline.fields},
+        fields={each.name: str(each.spec) for each in builder.planner.fields},
         rows=order.rows,
         batch_size=order.batch_size,
         workers=workers,
@@ -123,17 +124,17 @@ def measure(loader: DataLoader, seconds: float) -> Report:
         batches=batches,
         samples=samples,
         stages=stages,
-        limit=_limit(recipe, workers, samples / elapsed),
+        limit=_limit(builder, workers, samples / elapsed),
     )
 
 
 class _Walk:
     """Batches without end, also of a finite loader."""
 
-    def __init__(self, recipe: Recipe, workers: int) -> None:
-        self._recipe, self._workers = recipe, workers
-        self._iterator = LoaderIterator(recipe, workers)
-        self._size = recipe.order.batch_size
+    def __init__(self, builder: BatchBuilder, workers: int) -> None:
+        self._builder, self._workers = builder, workers
+        self._iterator = LoaderIterator(builder, workers)
+        self._size = builder.order.batch_size
         self._position = 0
 
     def samples_of_next(self) -> int:
@@ -142,7 +143,7 @@ class _Walk:
             next(self._iterator)
         except StopIteration:
             self._iterator.close()
-            self._iterator = LoaderIterator(self._recipe, self._workers)
+            self._iterator = LoaderIterator(self._builder, self._workers)
             self._position = 0
             next(self._iterator)
         before, self._position = self._position, int(self._iterator.get_state()["position"])
@@ -174,7 +175,7 @@ def wait_for(batch: Any) -> None:
 
 def _stages(loader: DataLoader, clock: Clock, samples: int, elapsed: float) -> list[Stage]:
     """The stages in the order in which a batch comes through them; together they are the time of all threads."""
-    recipe = loader._recipe
+    builder = loader._builder
     alone = _alone(loader)
     whole = sum(stage.seconds for stage in alone) or 1.0
     # Fetching and ops are one pass where they can be; each gets its part of what that took.
@@ -184,8 +185,8 @@ def _stages(loader: DataLoader, clock: Clock, samples: int, elapsed: float) -> l
         dataclasses.replace(stage, seconds=stage.seconds / whole * filled) for stage in alone
     ]
     hook = clock.seconds("hook")
-    if recipe.hook is not None:
-        name = getattr(recipe.hook, "__name__", type(recipe.hook).__name__)
+    if builder.hook is not None:
+        name = getattr(builder.hook, "__name__", type(builder.hook).__name__)
         stages.append(Stage("hook", f"{name} (each batch)", "Python", hook))
     stages.append(Stage("hand-off", "hand-off", "", clock.seconds("finish") - hook))
     work = sum(stage.seconds for stage in stages)
@@ -198,10 +199,10 @@ def _stages(loader: DataLoader, clock: Clock, samples: int, elapsed: float) -> l
 
 def _alone(loader: DataLoader) -> list[Stage]:
     """Seconds per sample of every source and every op on its own, in one thread."""
-    pipeline = loader._recipe.pipeline
+    planner = loader._builder.planner
     fetching: list[Stage] = []
     working: list[Stage] = []
-    for group in pipeline.groups:
+    for group in planner.groups:
         seconds, columns = _fetch(loader, group)
         names = list(dict.fromkeys(each.origin for each in group.fields))
         source, hint = source_name(group.source), source_hint(group.source, names)
@@ -224,7 +225,7 @@ def _alone(loader: DataLoader) -> list[Stage]:
 def _fetch(loader: DataLoader, group: Group) -> tuple[float, list[NDArray[Any]]]:
     """Seconds per row, each time for rows of another part of the stream, and the rows that were read first."""
     specs = specs_of(group.source.spec)
-    order = loader._recipe.order
+    order = loader._builder.order
     row_bytes = max(1, sum(spec.nbytes for spec in specs))
     count = max(2, min(SAMPLES, order.rows, SAMPLE_BYTES // row_bytes))
     out = [np.empty((count, *spec.shape), spec.dtype) for spec in specs]
@@ -289,9 +290,9 @@ def _run(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
     return best / count, rows
 
 
-def _limit(recipe: Recipe, workers: int, rate: float) -> Limit:
+def _limit(builder: BatchBuilder, workers: int, rate: float) -> Limit:
     """As many samples per second as there would be if their bytes were only copied."""
-    fields = recipe.pipeline.fields
+    fields = builder.planner.fields
     read = sum({each.origin: each.raw.nbytes for each in fields}.values())
     written = sum(each.spec.nbytes for each in fields)
     speed = copy_speed(workers)

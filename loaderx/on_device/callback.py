@@ -6,9 +6,9 @@ import jax
 import numpy as np
 from jax.experimental import io_callback
 
-from loaderx.device import JaxHandOff
 from loaderx.errors import ArgumentError
 from loaderx.iterator import LoaderIterator
+from loaderx.output.jax import JaxHandOff
 
 
 class Stream:

@@ -3,23 +3,23 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderx.device import JaxHandOff
 from loaderx.errors import ArgumentError, StateError
 from loaderx.kernels.random import DRAWS, ORDER
+from loaderx.output.jax import JaxHandOff
+from loaderx.remainder import RemainderName, remainder_policy
 from loaderx.shuffle import number_of
 from loaderx.spec import plain_array
 
 from .transforms import DeviceTransform, Samples
 from .words import Pair, Shuffle, add, fold, high_word, pair_of
 
-Remainder = Literal["straddle", "drop", "pad"]
 MASK = "mask"
 MOST_ROWS = 2**31
 
@@ -58,7 +58,7 @@ class DeviceLoader:
         batch_size: int = 256,
         shuffle: bool = True,
         seed: int = 0,
-        remainder: Remainder = "straddle",
+        remainder: RemainderName = "straddle",
         transforms: Sequence[Callable[..., Any]] = (),
     ) -> None:
         self._structure = _structure(data)
@@ -70,16 +70,11 @@ class DeviceLoader:
         if not 0 < self.rows < MOST_ROWS:
             raise ArgumentError(f"`data` has {self.rows} rows; there must be from 1 to 2**31 - 1.")
         self.batch_size = _count("batch_size", batch_size)
-        if remainder not in ("straddle", "drop", "pad"):
+        self._policy = remainder_policy(remainder, self.rows, self.batch_size, one_size=True)
+        if self._policy.adds_mask and MASK in self.data:
             raise ArgumentError(
-                f"`remainder` (={remainder!r}) must be 'straddle', 'drop' or 'pad': batches have one shape."
+                f"remainder={remainder!r} adds a field {MASK!r}, and `data` has one."
             )
-        if remainder == "drop" and self.batch_size > self.rows:
-            raise ArgumentError(
-                f"`batch_size` (={self.batch_size}) must not exceed the {self.rows} rows with remainder='drop'."
-            )
-        if remainder == "pad" and MASK in self.data:
-            raise ArgumentError(f"remainder='pad' adds a field {MASK!r}, and `data` has one.")
         if not isinstance(shuffle, bool | np.bool_):
             raise ArgumentError(f"`shuffle` (={shuffle!r}) must be True or False.")
         for op in transforms:
@@ -90,7 +85,6 @@ class DeviceLoader:
                 )
         self._shuffle = Shuffle(self.rows) if shuffle else None
         self._seed = _seed(seed)
-        self._remainder = remainder
         self._transforms = tuple(transforms)
         # Both belong to this loader, so that what they compiled goes when it goes.
         self._next = jax.jit(self._make_next)
@@ -107,7 +101,7 @@ class DeviceLoader:
             "batch_size": self.batch_size,
             "shuffle": self._shuffle is not None,
             "seed": self._seed,
-            "remainder": self._remainder,
+            "remainder": self._policy.name,
             "transforms": self._transforms,
         }
         data = self._structured({name: np.asarray(array) for name, array in self.data.items()})
@@ -116,8 +110,9 @@ class DeviceLoader:
     @property
     def steps_per_epoch(self) -> int:
         """Batches of one epoch; with "straddle", whole batches that its rows make up."""
-        whole, rest = divmod(self.rows, self.batch_size)
-        return max(1, whole) + (rest > 0 and whole > 0 and self._remainder == "pad")
+        if self._policy.name == "straddle":
+            return max(1, self.rows // self.batch_size)
+        return self._policy.steps_per_epoch
 
     def init(self, seed: int | jax.Array | None = None) -> DeviceState:
         """The beginning of the stream, also of another seed, or of several by `jax.vmap(loader.init)(seeds)`."""
@@ -223,11 +218,11 @@ class DeviceLoader:
         size, rows = self.batch_size, np.uint32(self.rows)
         # Restored for data that lost rows since, a place may be beyond them: the shuffle must not walk for ever.
         place, epoch = jnp.minimum(state.place, rows - 1), state.epoch
-        if self._remainder == "drop":
+        if self._policy.name == "drop":
             # As in a state of the host that stands among the rows which are dropped.
             place, epoch = self._beyond_dropped(place, epoch)
         ahead = np.arange(size, dtype=np.uint32)
-        if self._remainder == "pad":
+        if self._policy.name == "pad":
             valid = jnp.minimum(np.uint32(size), rows - place)
             # Of two numbers below 2^31 the sum is below 2^32.
             places, epochs = (place + ahead % rows) % rows, jnp.broadcast_to(epoch, size)
@@ -240,7 +235,7 @@ class DeviceLoader:
             epoch = epoch + np.uint32(size // self.rows)
         passed = following >= rows
         place, epoch = jnp.where(passed, following - rows, following), epoch + passed
-        if self._remainder == "drop":
+        if self._policy.name == "drop":
             place, epoch = self._beyond_dropped(place, epoch)
         seed = (state.seed[0], state.seed[1])
         numbers = self._rows_at(seed, epochs, places)
@@ -289,7 +284,7 @@ class DeviceLoader:
         def keys_of(epoch: jax.Array) -> jax.Array:
             return shuffle.keys(fold(stream, (epoch, np.uint32(0))))
 
-        if self._remainder != "straddle":
+        if self._policy.name != "straddle":
             return shuffle.at(places, keys_of(first))
         # A batch lies in a few epochs at most. One after the other: two at once take twice as long to compile.
         count = (self.batch_size + self.rows - 2) // self.rows + 1

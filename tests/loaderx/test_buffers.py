@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from loaderx import DataLoader, buffers
-from loaderx.assembly import IN_A_ROW
 from loaderx.buffers import ALIGNMENT, Pool
+from loaderx.scheduler import MAX_COALESCED
 from tests.waiting import join, started
 
 REPOSITORY = Path(__file__).parents[2]
@@ -360,7 +360,7 @@ def test_a_consumer_that_keeps_nothing_is_served_from_a_few_slabs(slabs, output)
         for batch in itertools.islice(iterator, 300):
             jax.block_until_ready(batch)
     # Ready and being built, in rows where they are small; in hand, exchanged for that, and what JAX lets go of late.
-    assert 1 < slabs.most[IMAGE_BYTES] <= (2 + 2) * IN_A_ROW + 1 + 1 + 2
+    assert 1 < slabs.most[IMAGE_BYTES] <= (2 + 2) * MAX_COALESCED + 1 + 1 + 2
 
 
 @outputs
@@ -374,7 +374,7 @@ def test_memory_grows_with_what_the_consumer_keeps_and_shrinks_back(slabs, outpu
         for _ in range(5):
             next(iterator)
         gc.collect()
-        assert len(slabs.alive[IMAGE_BYTES]) <= (2 + 2) * IN_A_ROW + 1 + 1 + 2
+        assert len(slabs.alive[IMAGE_BYTES]) <= (2 + 2) * MAX_COALESCED + 1 + 1 + 2
     del loader, iterator
     gc.collect()
     assert len(slabs.alive[IMAGE_BYTES]) == 0

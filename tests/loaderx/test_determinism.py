@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from loaderx import DataLoader, NPDataset, assembly
+from loaderx import DataLoader, NPDataset, scheduler
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -29,7 +29,7 @@ LABELS = np.arange(ROWS) * 3 - 100
 @pytest.fixture(autouse=True)
 def _divided(monkeypatch):
     """A batch of these is divided into parts, one for each worker of the largest crew."""
-    monkeypatch.setattr(assembly, "BYTES_PER_PART", BATCH * VALUES[0].nbytes // 4)
+    monkeypatch.setattr(scheduler, "COPIED_BYTES_PER_PART", BATCH * VALUES[0].nbytes // 4)
 
 
 class Rows:
@@ -89,7 +89,7 @@ def assert_identical(batches, expected):
 @pytest.fixture
 def divided(monkeypatch):
     """Small batches are divided among the workers as large ones are."""
-    monkeypatch.setattr(assembly, "BYTES_PER_PART", 1024)
+    monkeypatch.setattr(scheduler, "COPIED_BYTES_PER_PART", 1024)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_a_batch_picked_while_an_iterator_runs_disturbs_neither(divided):
 
 
 def test_batches_large_enough_to_be_divided_are_bit_identical_too():
-    row = 4 * assembly.BYTES_PER_PART // BATCH
+    row = 4 * scheduler.COPIED_BYTES_PER_PART // BATCH
     values = np.random.default_rng(0).integers(0, 256, (ROWS, row), np.uint8)
     for crew in CREWS:
         loader = DataLoader(values, batch_size=BATCH, output="numpy", **crew)

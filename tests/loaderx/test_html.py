@@ -194,7 +194,7 @@ def test_a_pipeline_shows_its_ops_before_and_after_the_first_call():
 
 def test_a_representation_never_fails(monkeypatch):
     loader = loader_of()
-    monkeypatch.setattr(loader, "_recipe", None)
+    monkeypatch.setattr(loader, "_builder", None)
     assert loader._repr_html_() == "<pre>DataLoader</pre>"
     source = lx.NPDataset(LABELS)
     monkeypatch.setattr("loaderx.html._source", lambda source: 1 / 0)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from loaderx.errors import ArgumentError
 from loaderx.kernels.random import ORDER
-from loaderx.order import REMAINDERS, Order, Span, epoch_permutation
+from loaderx.order import Order, epoch_permutation
+from loaderx.remainder import POLICIES, Span
 from loaderx.shuffle import Permutation
 from tests import reference
 
@@ -120,7 +121,7 @@ def expected_batches(order):
 
 @st.composite
 def finite_orders(draw):
-    remainder = draw(st.sampled_from(REMAINDERS))
+    remainder = draw(st.sampled_from(sorted(POLICIES)))
     rows = draw(st.integers(1, 60))
     return Order(
         rows=rows,
@@ -212,7 +213,7 @@ def test_all_but_straddling_batches_stay_within_an_epoch(order):
 
 @given(rows=st.integers(1, 50), batch_size=st.integers(1, 120), seed=st.integers(0, 2**64 - 1))
 def test_an_endless_stream_begins_like_a_finite_one(rows, batch_size, seed):
-    for remainder in REMAINDERS:
+    for remainder in sorted(POLICIES):
         if remainder == "drop" and batch_size > rows:
             continue
         endless = order_of(rows, batch_size, remainder=remainder, seed=seed)
@@ -255,7 +256,7 @@ def test_a_straddling_batch_over_many_epochs_takes_each_in_its_own_order():
 
 
 @pytest.mark.parametrize("rows", [10**9, 10**12])
-@pytest.mark.parametrize("remainder", REMAINDERS)
+@pytest.mark.parametrize("remainder", sorted(POLICIES))
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_a_batch_of_very_many_rows_costs_what_a_batch_does(rows, remainder, shuffle):
     order_of(10_000, 512).rows_of(Span(0, 512, 512, 512))  # compile or load the kernels

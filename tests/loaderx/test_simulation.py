@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from loaderx import ranges
-from loaderx.assembly import Field, Group, Pipeline
 from loaderx.compiler.entries import chains
 from loaderx.order import Order
 from loaderx.picking import Mixed
+from loaderx.planner import BatchPlanner, Field, Group
 from loaderx.sources import as_source
 from loaderx.spec import Spec
 from loaderx.transforms import MixUp
@@ -57,12 +57,12 @@ def rows_of_host(order, span, layout, host):
 
 
 def pipeline_of(order, blocks, *, mixed=False):
-    """The pipeline of one host, with rows that nothing reads."""
+    """The planner of one host, with rows that nothing reads."""
     spec = Spec((4,), np.float32)
     source = as_source(np.zeros((8, 4), np.float32))
     found = chains({"x": [MixUp(0.4)]}, {"x": (spec, lambda: np.zeros(4, np.float32))}, 0) if mixed else {}  # fmt: skip
     field = Field("x", spec, spec, found.get("x"))
-    return Pipeline([Group(source, (field,), (0,))], order, 1, 1, lambda _field, _size: blocks)
+    return BatchPlanner([Group(source, (field,), (0,))], order, 1, 1, lambda _field, _size: blocks)
 
 
 # The first, one over the end of an epoch, and one far out.
@@ -144,14 +144,14 @@ def test_the_plan_of_a_host_has_its_places_and_no_others(layout, host):
 @pytest.mark.parametrize("host", SEVERAL)
 def test_a_host_reads_its_partners_as_well_and_keeps_no_plan_of_them(layout, host):
     order = order_of()
-    pipeline = pipeline_of(order, layout(host), mixed=True)
+    planner = pipeline_of(order, layout(host), mixed=True)
     own = ranges.places(ranges.union(layout(host)))
     seen = set()
-    pipeline.plan(order.span(0))
+    planner.plan(order.span(0))
     tracemalloc.start()
     try:
         for step in range(100):
-            plan = pipeline.plan(order.span(order.position_of(step)))
+            plan = planner.plan(order.span(order.position_of(step)))
             assert np.isin(own, plan.places).all()
             assert 32 < len(plan.places) <= 64
             seen.add(hash(plan.places.tobytes()))

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import loaderx
-from loaderx import ClosedError, DataLoader, assembly, shutdown
+from loaderx import ClosedError, DataLoader, scheduler, shutdown
 from tests.waiting import join, started, wait_for, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -685,9 +685,9 @@ def open_loader(request, monkeypatch):
     They are built by who asks for them (after those that were ahead of the first), by a worker, divided among the
     workers, or with a hook that fails once.
     """
-    monkeypatch.setattr(assembly, "WAKING_SECONDS", 1e9 if request.param == "here" else 0)
+    monkeypatch.setattr(scheduler, "INLINE_MAX_SECONDS", 1e9 if request.param == "here" else 0)
     if request.param in ("here", "in parts"):
-        monkeypatch.setattr(assembly, "BYTES_PER_PART", 8)
+        monkeypatch.setattr(scheduler, "COPIED_BYTES_PER_PART", 8)
     # Closing out of `next` waits for workers that wait for this thread: not two seconds for each such moment.
     monkeypatch.setattr(shutdown, "join", functools.partial(shutdown.join, seconds=0.1))
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import loaderx as lx
-from loaderx import assembly
+from loaderx import scheduler
 from loaderx import transforms as T  # noqa: N812 - as its users call it
 
 ROWS = 100
@@ -162,7 +162,7 @@ def expected_batches(chain, output):
 @pytest.fixture
 def divided(monkeypatch):
     """Batches as small as these are divided into parts too, one for each worker."""
-    monkeypatch.setattr(assembly, "TRANSFORMED_BYTES_PER_PART", 1024)
+    monkeypatch.setattr(scheduler, "TRANSFORMED_BYTES_PER_PART", 1024)
 
 
 @pytest.mark.usefixtures("divided")
@@ -173,7 +173,7 @@ def test_batches_are_bit_identical_for_any_crew(chain, output):
     assert np.any(expected[0][0] != expected[1][0])
     for crew in CREWS[1:]:
         loader = loader_of(CHAINS[chain], output=output, **crew)
-        assert loader._recipe.pipeline._parts(BATCH) == crew["workers"]
+        assert loader._builder.planner.scheduler.parts(BATCH) == crew["workers"]
         assert_identical(taken(loader), expected)
 
 

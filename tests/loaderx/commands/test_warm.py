@@ -69,7 +69,7 @@ def calls_c():
 number = 3
 if __name__ == "__main__":
     next(iter(loader))
-    fields = [field for group in loader._recipe.pipeline.groups for field in group.fields]
+    fields = [field for group in loader._builder.planner.groups for field in group.fields]
     print([part.program.cached for field in fields for part in field.chain.phases[0].segments])
 """
 

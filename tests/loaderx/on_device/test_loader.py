@@ -372,7 +372,11 @@ X = {"x": np.arange(10)}
         ({"x": np.array(["a", "b"])}, {}, r"'x' has dtype <U1, which JAX does not have"),
         ({"x": np.array([None])}, {}, r"'x' has dtype object, which JAX does not have"),
         ({"x": np.array([2**40])}, {}, r"'x' has int64 values that do not fit into int32"),
-        (X, {"remainder": "keep"}, r"`remainder` \(='keep'\) must be 'straddle', 'drop' or 'pad'"),
+        (
+            X,
+            {"remainder": "keep"},
+            r"`remainder` \(='keep'\) must be one of 'straddle', 'drop', 'pad'",
+        ),
         (X, {"remainder": "drop", "batch_size": 11}, r"`batch_size` \(=11\) must not exceed"),
         ({"mask": np.arange(3)}, {"remainder": "pad"}, r"adds a field 'mask'"),
         (X, {"batch_size": 0}, r"`batch_size` \(=0\) must be an integer of at least 1"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import loaderx as lx
-from loaderx import assembly, straight
+from loaderx import scheduler, shuffled_gather
 
 ROWS = 103
 IMAGES = np.random.default_rng(0).integers(0, 256, (ROWS, 7, 5), np.uint8)
@@ -18,13 +18,13 @@ LABELS = np.arange(ROWS, dtype=np.int32)
 def ways(monkeypatch):
     """Counts the parts of batches that go the short way."""
     taken = []
-    fill = straight.Straight.fill
+    fill = shuffled_gather.ShuffledGather.fill
 
     def counted(self, *arguments):
         taken.append(arguments[0].size)
         fill(self, *arguments)
 
-    monkeypatch.setattr(straight.Straight, "fill", counted)
+    monkeypatch.setattr(shuffled_gather.ShuffledGather, "fill", counted)
     return taken
 
 
@@ -38,7 +38,7 @@ def test_the_short_way_leads_to_the_same_batches(ways, monkeypatch, options):
     loader = loader_of(**options)
     batches = [loader.batch(step) for step in range(20)]
     assert ways
-    monkeypatch.setattr(straight.Straight, "of", classmethod(lambda *_arguments: None))
+    monkeypatch.setattr(shuffled_gather.ShuffledGather, "of", classmethod(lambda *_arguments: None))
     count = len(ways)
     for step, batch in enumerate(batches):
         other = loader_of(**options).batch(step)
@@ -74,7 +74,7 @@ def test_batches_over_the_end_of_an_epoch_and_padded_ones_go_the_long_way(ways):
 
 
 def test_parts_of_a_large_batch_go_the_short_way(ways, monkeypatch):
-    monkeypatch.setattr(assembly, "BYTES_PER_PART", 64)
+    monkeypatch.setattr(scheduler, "COPIED_BYTES_PER_PART", 64)
     loader = loader_of(workers=3)
     batch = loader.batch(0)
     assert len(ways) == 3
@@ -112,7 +112,7 @@ def test_batches_built_in_a_row_come_in_order(monkeypatch, output):
     # Batches of half a megabyte: threads build them, several in a row.
     rows = np.random.default_rng(1).integers(0, 50_000, (5000, 512)).astype(np.uint16)
     loader = lx.DataLoader(rows, batch_size=512, output=output, workers=2)
-    assert loader.batch(0).nbytes > assembly.WAKING_BYTES
+    assert loader.batch(0).nbytes > scheduler.INLINE_MAX_BYTES
     with iter(loader) as iterator:
         for step in range(60):
             assert np.array_equal(np.asarray(next(iterator)), rows[loader.indices(step)])
@@ -121,7 +121,7 @@ def test_batches_built_in_a_row_come_in_order(monkeypatch, output):
 def test_an_error_within_a_row_of_batches_comes_at_its_step(monkeypatch):
     rows = np.zeros((5000, 512), np.uint16)
     loader = lx.DataLoader(rows, batch_size=512, output="numpy", workers=2)
-    fill = straight.Straight.fill
+    fill = shuffled_gather.ShuffledGather.fill
     failing = {30}
 
     def fails(self, span, *arguments):
@@ -129,7 +129,7 @@ def test_an_error_within_a_row_of_batches_comes_at_its_step(monkeypatch):
             raise OSError("the disk is gone")
         fill(self, span, *arguments)
 
-    monkeypatch.setattr(straight.Straight, "fill", fails)
+    monkeypatch.setattr(shuffled_gather.ShuffledGather, "fill", fails)
     with iter(loader) as iterator:
         for _ in range(30):
             next(iterator)

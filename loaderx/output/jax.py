@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .buffers import ALIGNMENT
-from .errors import ArgumentError, DataError
-from .kernels.uninterrupted import import_uninterrupted
-from .ranges import Range, Ranges, count, union
-from .spec import Spec, narrowed
+from loaderx.buffers import ALIGNMENT
+from loaderx.errors import ArgumentError, DataError
+from loaderx.kernels.uninterrupted import import_uninterrupted
+from loaderx.ranges import Range, Ranges, count, union
+from loaderx.shutdown import HandOffGate
+from loaderx.spec import Spec, narrowed
+
+from .base import Blocks, HandOff, Hooked, map_leaves
 
 if TYPE_CHECKING:
     import jax
@@ -51,8 +54,8 @@ def start_jax() -> None:
     import_uninterrupted(put_something)
 
 
-class JaxHandOff:
-    """Host arrays -> jax.Arrays, without a copy where the device is the CPU.
+class JaxHandOff(HandOff):
+    """Hand-off of jax.Arrays, without a copy where the device is the CPU.
 
     Without a sharding they go to `default_device`, one of what `jax.default_device` accepts, or to JAX's own default.
     """
@@ -64,6 +67,7 @@ class JaxHandOff:
 
         self._jax = jax
         self._shardings = shardings
+        self.sharded = shardings is not None
         self._default_device = default_device
         if isinstance(shardings, Mapping):
             for name, sharding in shardings.items():
@@ -84,21 +88,14 @@ class JaxHandOff:
                 'NamedSharding(mesh, PartitionSpec("data")).'
             )
 
-    def for_default_device(self) -> "JaxHandOff":
-        """Return the hand-off to the default device of the calling thread, which is this one while that is the same."""
+    def for_calling_thread(self) -> "JaxHandOff":
         if self._shardings is not None:
             return self
         config: Any = self._jax.config
         device = config.jax_default_device
         return self if device == self._default_device else JaxHandOff(None, device)
 
-    @property
-    def sharded(self) -> bool:
-        """Whether batches are laid out over devices."""
-        return self._shardings is not None
-
     def check_fields(self, names: Sequence[str]) -> None:
-        """Raise unless every field has a sharding where there is one for each."""
         if isinstance(self._shardings, Mapping):
             given = set(self._shardings)
             if given != set(names):
@@ -120,12 +117,43 @@ class JaxHandOff:
         )
 
     def dtype(self, name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The dtype in which JAX takes a field."""
         if not self.has(dtype):
             raise ArgumentError(
                 f'field {name!r} has dtype {dtype}, which JAX does not have; use output="numpy".'
             )
         return dtype if self._x64 else narrowed(dtype)
+
+    def blocks(self, name: str, spec: Spec, size: int) -> Ranges:
+        return self.placement(name, spec, size).blocks
+
+    def deliver(self, specs: Mapping[str, Spec], arrays: Sequence[Blocks], size: int) -> list[Any]:
+        if not self.sharded:
+            with HandOffGate():
+                return [self.put_whole(blocks[0], leased=True) for blocks in arrays]
+        placements = [self.placement(name, spec, size) for name, spec in specs.items()]
+        with HandOffGate():
+            return [
+                self.put(blocks, placement, leased=True)
+                for blocks, placement in zip(arrays, placements, strict=True)
+            ]
+
+    def deliver_hooked(self, batch: Any, facts: Hooked) -> Any:
+        def convert(name: str, leaf: Any) -> Any:
+            if not isinstance(leaf, np.ndarray | np.generic | bool | int | float | complex):
+                # A hook may add what is not a number: names, a jax.Array, None.
+                return leaf
+            array = np.asarray(leaf)
+            if not self.has(array.dtype):
+                return leaf
+            leased = facts.is_leased(array)
+            if self.sharded:
+                return self.put_hooked(
+                    name or "data", array, facts.local, facts.size, leased=leased
+                )
+            return self.put_whole(array, leased=leased)
+
+        with HandOffGate():
+            return map_leaves(batch, convert)
 
     def placement(self, name: str, spec: Spec, size: int) -> Placement:
         """Where the rows of a field go in a batch of `size`, which are those of all processes together."""

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from .buffers import address_of
 from .kernels.gather import copy_few_shuffled, copy_shuffled
-from .order import Order, Span, epoch_permutation
+from .order import Order, epoch_permutation
+from .remainder import Span
 from .sources import NPDataset, Source
 from .spec import Spec
 
@@ -19,7 +20,7 @@ from .spec import Spec
 FEW_BYTES = 32 * 1024
 
 
-class Straight:
+class ShuffledGather:
     """Fields that are the rows of one array each."""
 
     def __init__(self, order: Order, sources: Sequence[NPDataset]) -> None:
@@ -35,7 +36,7 @@ class Straight:
     @classmethod
     def of(
         cls, order: Order, sources: Sequence[Source], specs: Sequence[Spec]
-    ) -> "Straight | None":
+    ) -> "ShuffledGather | None":
         """If fields of these specs can be filled in this way."""
         plain = [
             source

@@ -18,7 +18,7 @@ from tests.loaderx.settings import assert_holds, outcomes
 from tests.loaderx.sources.rows import NUMBERS, assert_same, for_jax, native, values
 from tests.waiting import join, started
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 SMALL_FLOATS = [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn]
 
@@ -147,7 +147,7 @@ def test_where_the_short_way_is_none_everything_goes_the_long_one(monkeypatch):
     data = {"x": values((8, 3), "f4"), "y": np.arange(8, dtype=np.int32)}
     loader = DataLoader(data, batch_size=4, shuffle=False)
     loader.batch(0)
-    hand_off = loader._recipe.device
+    hand_off = loader._builder.hand_off
     assert hand_off._known
     monkeypatch.setattr(hand_off, "_put_at_once", lambda *arguments: jnp.zeros(3))
     hand_off.put_whole(np.zeros(5, np.float32), leased=False)
