@@ -78,7 +78,9 @@ class JaxHandOff(HandOff):
         self._x64 = bool(config.jax_enable_x64)
         self._put_at_once = _put_at_once()
         # (placement or shape, dtype) -> the short way: host arrays -> jax.Array
-        self._known: dict[Any, Callable[[list[NDArray[Any]]], jax.Array]] = {}
+        self._known: dict[Any, Callable[[Blocks], jax.Array]] = {}
+        # size of a batch -> the short way of each of its fields
+        self._short_ways: dict[int, list[Callable[[Blocks], jax.Array]]] = {}
         self._placements: dict[tuple[str, Spec, int], Placement] = {}
 
     def _check_sharding(self, argument: str, sharding: Any) -> None:
@@ -127,15 +129,32 @@ class JaxHandOff(HandOff):
         return self.placement(name, spec, size).blocks
 
     def deliver(self, specs: Mapping[str, Spec], arrays: Sequence[Blocks], size: int) -> list[Any]:
-        if not self.sharded:
-            with HandOffGate():
-                return [self.put_whole(blocks[0], leased=True) for blocks in arrays]
+        ways = self._short_ways.get(size)
+        if ways is None:
+            return self._deliver_first(specs, arrays, size)
+        with HandOffGate():
+            return [way(blocks) for way, blocks in zip(ways, arrays, strict=True)]
+
+    def _deliver_first(
+        self, specs: Mapping[str, Spec], arrays: Sequence[Blocks], size: int
+    ) -> list[Any]:
+        """Deliver a batch of a new size, and note the short way of each field if all have one."""
         placements = [self.placement(name, spec, size) for name, spec in specs.items()]
         with HandOffGate():
-            return [
+            placed = [
                 self.put(blocks, placement, leased=True)
                 for blocks, placement in zip(arrays, placements, strict=True)
             ]
+        ways: list[Callable[[Blocks], jax.Array]] = []
+        for blocks, placement in zip(arrays, placements, strict=True):
+            whole = placement.sharding is None
+            kind = (blocks[0].shape if whole else placement, blocks[0].dtype)
+            known = self._known.get(kind)
+            if known is None:
+                return placed
+            ways.append(known if whole else functools.partial(_in_shards, known, placement))
+        self._short_ways[size] = ways
+        return placed
 
     def deliver_hooked(self, batch: Any, facts: Hooked) -> Any:
         def convert(name: str, leaf: Any) -> Any:
@@ -297,7 +316,7 @@ class JaxHandOff(HandOff):
         if put is None:
             return
 
-        def short_way(parts: list[NDArray[Any]]) -> "jax.Array":
+        def short_way(parts: Blocks) -> "jax.Array":
             again: jax.Array = put(placed_aval, placed_sharding, parts, devices, committed)
             return again
 
@@ -320,6 +339,7 @@ class JaxHandOff(HandOff):
             # For no kind any more.
             self._put_at_once = None
             self._known = {}
+            self._short_ways = {}
 
 
 class OwnDevices:
@@ -336,6 +356,12 @@ class OwnDevices:
             f"a DataLoader with `sharding` (={self.sharding}) cannot be pickled: devices belong to their process. Make "
             "the loader in the process that uses it, or pickle one without `sharding`."
         )
+
+
+def _in_shards(
+    way: "Callable[[Blocks], jax.Array]", placement: Placement, blocks: Blocks
+) -> "jax.Array":
+    return way([blocks[number][inside] for _, number, inside in placement.shards])
 
 
 def _same(one: Any, other: Any) -> bool:
