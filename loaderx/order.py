@@ -4,7 +4,6 @@ The stream is one epoch after another, each a new permutation of all rows; posit
 p // rows. Everything follows from the position of a batch's first sample, so there is nothing to keep but that.
 """
 
-import functools
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -12,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import ArgumentError
-from .kernels.random import ORDER
+from .kernels.shuffling import epoch_permutation
 from .picking import Picker
-from .shuffle import Permutation, derive
 
 Remainder: TypeAlias = Literal["straddle", "keep", "drop", "pad"]
 REMAINDERS = ("straddle", "keep", "drop", "pad")
@@ -160,9 +158,3 @@ class Order:
             places = positions[start:stop] - epoch * self.rows
             out[start:stop] = epoch_permutation(self.rows, self.seed, epoch).at(places)
         return out
-
-
-@functools.lru_cache(maxsize=32)
-def epoch_permutation(rows: int, seed: int, epoch: int) -> Permutation:
-    """The permutation of one epoch: (seed, epoch) -> key, so no two epochs of any two seeds are related."""
-    return Permutation(rows, derive(seed, ORDER, epoch))

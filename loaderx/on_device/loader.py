@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from loaderx.device import JaxHandOff
 from loaderx.errors import ArgumentError, StateError
+from loaderx.kernels.keys import fields_id
 from loaderx.kernels.random import DRAWS, ORDER
-from loaderx.shuffle import number_of
 from loaderx.spec import plain_array
 
 from .transforms import DeviceTransform, Samples
@@ -307,7 +307,7 @@ class DeviceLoader:
         numbers: Counter[tuple[str, ...]] = Counter()
         for op in self._transforms:
             fields = op.fields if isinstance(op, DeviceTransform) else ()
-            key = fold(fold(draws, pair_of(number_of(fields))), pair_of(numbers[fields]))
+            key = fold(fold(draws, pair_of(fields_id(fields))), pair_of(numbers[fields]))
             numbers[fields] += 1
             missing = [name for name in fields if name not in batch]
             if missing:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from loaderx.errors import ArgumentError
 from loaderx.kernels.random import ORDER
-from loaderx.order import REMAINDERS, Order, Span, epoch_permutation
-from loaderx.shuffle import Permutation
+from loaderx.kernels.shuffling import Permutation, epoch_permutation
+from loaderx.order import REMAINDERS, Order, Span
 from tests import reference
 
 
