@@ -140,13 +140,7 @@ def normalize(
     if array.ndim == 0:
         raise ValueError("`batch` of shape () must have at least one axis.")
     _refuse(threads_problem(threads))
-    means, deviations = normalization.channel_values(mean, std)
-    for name, values in (("mean", means), ("std", deviations)):
-        if len(values) not in (1, array.shape[-1]):
-            raise ValueError(
-                f"`{name}` has {len(values)} entries, and must have 1 or {array.shape[-1]}, as the last axis of "
-                f"`batch`, whose shape is {array.shape}."
-            )
+    scale, bias = _lines(mean, std, array)
     in_place = False
     if out is None:
         out = np.empty(array.shape, np.float32)
@@ -154,14 +148,41 @@ def normalize(
         dtype = _float_dtype(out)
         in_place = (out.dtype, out.ctypes.data) == (array.dtype, array.ctypes.data)
         _refuse(out_problem(out, array.shape, dtype, {} if in_place else {"batch": array}))
-    scale, bias = normalization.scale_and_bias(means, deviations, full_scale(array.dtype))
-    # Whole channels, so that parts begin with the first of them.
-    period = len(scale) * max(1, LINE // len(scale))
-    scale, bias = np.resize(scale, period), np.resize(bias, period)
     if out.size:
         values = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
         _normalize(values, scale, bias, out.reshape(-1), in_place, threads)
     return out
+
+
+# Lines of scales and biases, by what they are made of: 50 us, which is more than a small batch takes.
+_known_lines: dict[tuple[Any, ...], tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
+MOST_KNOWN = 64
+
+
+def _lines(
+    mean: ArrayLike, std: ArrayLike, batch: NDArray[Any]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the scale and the bias of every value of a line."""
+    means, deviations = normalization.numbers("mean", mean), normalization.numbers("std", std)
+    key = means.tobytes(), deviations.tobytes(), batch.dtype, batch.shape[-1]
+    known = _known_lines.get(key)
+    if known is not None:
+        return known
+    means, deviations = normalization.channel_values(mean, std)
+    for name, values in (("mean", means), ("std", deviations)):
+        if len(values) not in (1, batch.shape[-1]):
+            raise ValueError(
+                f"`{name}` has {len(values)} entries, and must have 1 or {batch.shape[-1]}, as the last axis of "
+                f"`batch`, whose shape is {batch.shape}."
+            )
+    scale, bias = normalization.scale_and_bias(means, deviations, full_scale(batch.dtype))
+    # Whole channels, so that parts begin with the first of them.
+    repeats = max(1, LINE // len(scale))
+    lines = np.tile(scale, repeats), np.tile(bias, repeats)
+    if len(_known_lines) >= MOST_KNOWN:
+        _known_lines.clear()
+    _known_lines[key] = lines
+    return lines
 
 
 def _normalize(

@@ -23,7 +23,7 @@ def channel_values(
     mean: ArrayLike, std: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return means and deviations as arrays of one axis; refuse what no result of float32 can be made of."""
-    means, deviations = _numbers("mean", mean), _numbers("std", std)
+    means, deviations = numbers("mean", mean), numbers("std", std)
     if not np.all(np.isfinite(means)):
         raise ValueError(f"`mean` (={mean!r}) must be finite.")
     if not np.all(deviations > 0) or not np.all(np.isfinite(deviations)):
@@ -35,7 +35,8 @@ def channel_values(
     return means, deviations
 
 
-def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+def numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return a number, or one per channel, as an array of one axis."""
     try:
         found = np.atleast_1d(np.asarray(values, np.float64))
     except (TypeError, ValueError):

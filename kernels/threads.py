@@ -24,8 +24,11 @@ from .numba_internals import layer_is_launched, num_threads
 from .uninterrupted import uninterrupted
 
 REGIONS = ("omp", "tbb")
-# A thread is worth its waking for so many bytes that are copied or scaled.
-BYTES_PER_THREAD = 128 * 1024
+# Small work is not parallel. [2 cores, omp: a region adds 5 us, and pays for itself from 384 KB on that are gathered.
+# Where other programs want the cores, too, it may wait 12 ms for its last thread: that is for larger work only.]
+BYTES_PER_THREAD = 512 * 1024
+# [2 cores: 50 us to wake a thread of our own]
+POOL_FACTOR = 4
 
 # (bounds of the parts) -> None, and (part, begin, end) -> None
 Region = Callable[[NDArray[np.int64]], None]
@@ -94,13 +97,16 @@ class ProcessThreads:
             self._pool = None
         try:
             part(*arguments[0])
+            # The last first: what no other thread has begun by now is done here, however busy the machine is.
+            for number in range(len(arguments) - 1, 0, -1):
+                if number > len(futures) or futures[number - 1].cancel():
+                    part(*arguments[number])
         finally:
-            wait(futures)
-        for number, each in enumerate(arguments[1:]):
-            if number < len(futures) and not futures[number].cancelled():
-                futures[number].result()
-            else:
-                part(*each)
+            # Of those that are cancelled nobody tells before a thread has looked at them.
+            begun = [future for future in futures if not future.cancelled()]
+            wait(begun)
+        for future in begun:
+            future.result()
 
 
 def bounds_of(size: int, count: int) -> NDArray[np.int64]:
@@ -130,6 +136,14 @@ def _run_region(region: Region, bounds: NDArray[np.int64]) -> None:
         numba.set_num_threads(before)
 
 
+def worthwhile(size: int, nbytes: int, bytes_per_thread: int) -> int:
+    """Return how many threads are worth their waking for `size` samples that are `nbytes` of work."""
+    count = nbytes // bytes_per_thread
+    if count > 1 and not _current[0].has_regions():
+        count = nbytes // (POOL_FACTOR * bytes_per_thread)
+    return max(1, min(size, count))
+
+
 class Team:
     """Context of a call that has up to `most` threads: `count` of them."""
 
@@ -155,8 +169,8 @@ class Team:
 
 def run_shared(size: int, nbytes: int, threads: int | None, region: Region, part: Part) -> None:
     """Run `size` samples that are `nbytes` of work, in parts at once where that is faster."""
-    most = min(size, nbytes // BYTES_PER_THREAD)
-    if most <= 1:
+    most = worthwhile(size, nbytes, BYTES_PER_THREAD)
+    if most == 1:
         part(0, 0, size)
         return
     with Team(most, threads) as team:

@@ -199,6 +199,7 @@ def three_parts(request, monkeypatch):
     process._regions = request.param == "regions"
     monkeypatch.setattr(threads, "_current", [process])
     monkeypatch.setattr(threads, "BYTES_PER_THREAD", 1)
+    monkeypatch.setattr(threads, "POOL_FACTOR", 1)
     monkeypatch.setattr(threads, "num_threads", lambda: 3)
     monkeypatch.setattr(threads, "_run_region", lambda region, bounds: region(bounds))
     monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 3)

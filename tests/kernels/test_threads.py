@@ -12,7 +12,15 @@ import pytest
 from numba.core import config
 
 from loaderx.kernels import threads
-from loaderx.kernels.threads import BYTES_PER_THREAD, ProcessThreads, Team, bounds_of, run_shared
+from loaderx.kernels.threads import (
+    BYTES_PER_THREAD,
+    POOL_FACTOR,
+    ProcessThreads,
+    Team,
+    bounds_of,
+    run_shared,
+    worthwhile,
+)
 
 REPOSITORY = Path(__file__).parents[2]
 in_processes = pytest.mark.skipif(
@@ -39,8 +47,8 @@ threads.ProcessThreads = Counted
 threads._current[0] = Counted(forked=False)
 
 generator = np.random.default_rng(0)
-images = generator.integers(0, 256, (256, 40, 40, 3), np.uint8)
-rows = generator.integers(-256, 256, 200)
+images = generator.integers(0, 256, (1000, 40, 40, 3), np.uint8)
+rows = generator.integers(-1000, 1000, 900)
 augment = lx.pipeline([T.RandomCrop(32), T.RandomFlip(), T.Brightness(0.2), T.Normalize(0.5, 0.25)], seed=3)
 expected = (
     images[rows],
@@ -61,7 +69,7 @@ CALLERS = """
 failed = []
 def many():
     try:
-        for _ in range(30):
+        for _ in range(15):
             call()
     except BaseException as error:
         failed.append(error)
@@ -255,10 +263,10 @@ def shared(size, nbytes, count, process):
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="plain Python has no threads of its own")
 def test_samples_are_shared_without_gaps(process):
     own = threading.current_thread().name
-    parts = shared(10, 3 * BYTES_PER_THREAD, 4, process)
+    parts = shared(10, 3 * POOL_FACTOR * BYTES_PER_THREAD, 4, process)
     assert [part[:3] for part in parts] == [(0, 0, 3), (1, 3, 6), (2, 6, 10)]
     assert parts[0][3] == own
-    assert all(part[3].startswith("loaderx-kernels") for part in parts[1:])
+    assert all(part[3] == own or part[3].startswith("loaderx-kernels") for part in parts[1:])
     assert bounds_of(10, 3).tolist() == [0, 3, 6, 10]
 
 
@@ -266,6 +274,27 @@ def test_small_work_is_not_shared(process):
     own = threading.current_thread().name
     for size, nbytes in ((10, 2 * BYTES_PER_THREAD - 1), (1, 1 << 30), (0, 0)):
         assert shared(size, nbytes, 4, process) == [(0, 0, size, own)]
+
+
+def test_threads_of_our_own_are_woken_for_more_work_than_those_of_numba(process):
+    for regions, nbytes in ((True, 20), (False, 20 * POOL_FACTOR)):
+        process._regions = regions
+        assert worthwhile(100, nbytes - 1, 10) == 1
+        assert worthwhile(100, nbytes, 10) == 2
+        assert worthwhile(3, 1 << 30, 10) == 3
+        assert worthwhile(0, 0, 10) == 1
+
+
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="plain Python has no threads of its own")
+def test_a_caller_does_what_no_other_thread_has_begun(process):
+    busy = threading.Event()
+    process._run_pool(lambda *part: None, bounds_of(4, 4))
+    blockers = [process._pool.submit(busy.wait, 60) for _ in range(3)]
+    parts = shared(8, 1 << 30, 4, process)
+    busy.set()
+    assert {part[3] for part in parts} == {threading.current_thread().name}
+    assert [part[0] for part in parts] == [0, 1, 2, 3]
+    assert all(blocker.result() for blocker in blockers)
 
 
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="plain Python has no threads of its own")

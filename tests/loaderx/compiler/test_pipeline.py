@@ -337,6 +337,7 @@ def in_parts(request, monkeypatch):
     monkeypatch.setattr(threads, "_run_region", lambda region, bounds: region(bounds))
     monkeypatch.setattr(threads.config, "NUMBA_NUM_THREADS", 4)
     monkeypatch.setattr(program, "BYTES_PER_THREAD", 1)
+    monkeypatch.setattr(threads, "POOL_FACTOR", 1)
     counts = []
     run = process.run
 
