@@ -233,7 +233,8 @@ class Chain:
             spec = segment.output
             target = out if last else np.empty((count, *spec.shape), spec.dtype)
             segment.run(positions, located, samples, target, threads)
-            samples, located = target, located_in(target, located.lengths)
+            if not last:
+                samples, located = target, located_in(target, located.lengths)
 
     def partner_step(self, phase: int, size: int, batch: int) -> int:
         """How many places further the samples stand that a phase mixes in, in a batch of `size`."""

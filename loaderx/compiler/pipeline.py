@@ -72,7 +72,7 @@ class Pipeline:
         listed = rows is not None or (positions is not None and np.ndim(positions) > 0)
         if batch or (batch is None and (listed or self._is_batch(given))):
             return self._run(given, rows, positions, out, threads)
-        places = [0 if positions is None else positions]
+        places = None if positions is None else [positions]
         return self._run(given[None], None, places, out, threads, single=True)
 
     def _run(
