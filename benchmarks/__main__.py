@@ -16,6 +16,7 @@ from benchmarks import (
     catalogue,
     edit_loop,
     gather,
+    kernels,
     on_device,
     overhead,
     records,
@@ -37,6 +38,7 @@ class Measured(Protocol):
 DETAILS: dict[str, Callable[[bool], Iterable[Measured]]] = {
     "gather": lambda _peers: gather.run(),
     "alone": lambda _peers: alone.run(),
+    "kernels": lambda _peers: kernels.run(),
     "overhead": lambda _peers: overhead.run(),
     "catalogue": catalogue.run,
     "edit-loop": lambda _peers: edit_loop.run(),

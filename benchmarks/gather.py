@@ -16,7 +16,7 @@ import numpy.typing as npt
 from benchmarks.harness import Comparison, Contestant, interleave
 from benchmarks.rows import SHAPE, Array, Output, epoch_digest, write_rows
 from loaderx import DataLoader, NPDataset
-from loaderx.kernels.gather import copy_rows
+from loaderx.kernels.gathering import copy_rows
 
 ROWS = 100_000
 BATCH_SIZE = 512

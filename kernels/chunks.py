@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .blocks import BLOCK, BLOCK_HEADER, CHUNK_HEADER, end_of, position_of
 from .calls import decompress, fetch
 from .compilation import brief_kernel, jitable, kernel
-from .gather import part_of
+from .gathering import part_of
 from .highway import RIEGELI_KEY, finish_hash, hash_bytes, highway_hash, new_state, start_hash
 from .memory import copy_bytes, pointer
 

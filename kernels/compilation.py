@@ -1,6 +1,7 @@
 """Compilation of kernels: the one place for jit options, and for how kernels are cached."""
 
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,6 +72,22 @@ def compile_uninterrupted(
 def _compile_linked(compile_function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     with compiler_lock(), link_callees_only():
         return compile_function(*arguments, **named)
+
+
+def _hold_compilers() -> None:
+    compiler_lock().__enter__()
+
+
+def _release_compilers() -> None:
+    compiler_lock().__exit__(None, None, None)
+
+
+# In a child that is forked while another thread compiles, nobody would ever release the lock of that thread.
+os.register_at_fork(
+    before=_hold_compilers,
+    after_in_parent=_release_compilers,
+    after_in_child=_release_compilers,
+)
 
 
 def jitable(function: Function) -> Function:

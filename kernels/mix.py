@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from .compilation import jitable, kernel
-from .draws import start_draws
+from .distributions import start_draws
 from .random import fold
 
 

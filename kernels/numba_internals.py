@@ -31,6 +31,7 @@ from numba.core.typing.templates import Signature
 from numba.np import linalg
 from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import as_dtype
+from numba.np.ufunc import parallel
 from numba.np.ufunc.dufunc import DUFunc
 
 __all__ = [
@@ -203,6 +204,22 @@ def compiled(dispatcher: Any, arguments: tuple[Any, ...]) -> Any:
 def native_address(code: Any) -> int:
     """Return the address of compiled code, for `call_native`; it is valid for as long as the code is referred to."""
     return int(code.library.get_pointer_to_function(code.fndesc.llvm_func_name))
+
+
+# --- Threads ----------------------------------------------------------------------------------
+
+
+def layer_is_launched() -> bool:
+    """Tell whether Numba's threading layer was launched in this process, or in the one that it was forked from."""
+    return parallel._threading_layer is not None
+
+
+def num_threads() -> int:
+    """Return what `numba.get_num_threads` returns, without launching the layer and without its locks.
+
+    A process that is forked while another thread holds one of these would wait for ever.
+    """
+    return int(parallel._get_num_threads() if layer_is_launched() else config.NUMBA_NUM_THREADS)
 
 
 # --- Code generation --------------------------------------------------------------------------

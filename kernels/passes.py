@@ -24,7 +24,7 @@ from llvmlite import ir
 from numba.core import cgutils, config, types
 from numba.extending import intrinsic
 
-from .draws import Draws, draws_type
+from .distributions import Draws, draws_type
 from .memory import pointer
 from .numba_internals import call_native, load_value, view_memory
 

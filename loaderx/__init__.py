@@ -7,7 +7,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .compiler.direct import pipeline as pipeline
+    from . import kernels as kernels
+    from .compiler.pipeline import pipeline as pipeline
     from .errors import ArgumentError as ArgumentError
     from .errors import ClosedError as ClosedError
     from .errors import DataError as DataError
@@ -62,17 +63,21 @@ _HOMES = {
     "TokenDataset": "sources.tokens",
     "TransformError": "errors",
     "concatenate": "sources",
-    "pipeline": "compiler.direct",
+    "pipeline": "compiler.pipeline",
     "select": "sources",
     "split": "sources",
     "transform": "transforms",
     "write_array_record": "sources.records.writer",
 }
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+# Names that are modules themselves.
+_MODULES = ("kernels",)
+__all__ = sorted([*_HOMES, *_MODULES])  # noqa: PLE0605
 __version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module 'loaderx' has no attribute {name!r}")
     try:

@@ -17,7 +17,7 @@ from .spec import Spec
 if TYPE_CHECKING:
     from .builder import BatchBuilder
     from .compiler.chain import Chain
-    from .compiler.direct import DirectPipeline
+    from .compiler.pipeline import Pipeline
     from .iterator import Stats
     from .loader import DataLoader
     from .sources.source import RowSpec, Source
@@ -43,7 +43,7 @@ def source_html(source: "Source") -> str:
     return _shown(source, _source)
 
 
-def pipeline_html(pipeline: "DirectPipeline") -> str:
+def pipeline_html(pipeline: "Pipeline") -> str:
     """A pipeline: its ops, for every kind of samples it was called with."""
     return _shown(pipeline, _pipeline)
 
@@ -166,11 +166,11 @@ def _source(source: "Source") -> str:
     return _head(type(source).__name__, facts) + _table(("field", "row", "first rows"), lines)
 
 
-def _pipeline(pipeline: "DirectPipeline") -> str:
+def _pipeline(pipeline: "Pipeline") -> str:
     facts = [f"seed {pipeline._seed}"]
     lines = []
-    for spec, chain in pipeline._chains.items():
-        before = after = ""
+    for chain in pipeline._chains.values():
+        spec, before, after = chain.input, "", ""
         if is_image(spec) and spec.nbytes <= THUMBNAIL_BYTES:
             sample = np.asarray(chain.first_sample())[None]
             before = _pictures(sample)

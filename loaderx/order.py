@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels.random import ORDER
+from .kernels.shuffling import epoch_permutation
 from .picking import Picker
 from .remainder import Remainder, RemainderName, Span, remainder_policy
-from .shuffle import Permutation, derive
 
 # Positions are 64-bit integers.
 MOST_SAMPLES = 1 << 63
@@ -117,9 +116,3 @@ class Order:
             places = positions[start:stop] - epoch * self.rows
             out[start:stop] = epoch_permutation(self.rows, self.seed, epoch).at(places)
         return out
-
-
-@functools.lru_cache(maxsize=32)
-def epoch_permutation(rows: int, seed: int, epoch: int) -> Permutation:
-    """The permutation of one epoch: (seed, epoch) -> key, so no two epochs of any two seeds are related."""
-    return Permutation(rows, derive(seed, ORDER, epoch))

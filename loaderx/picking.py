@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from .errors import StateError
 from .kernels.alias import build_alias, draw_rows
+from .kernels.keys import derive_key
 from .kernels.random import ORDER
-from .shuffle import Permutation, derive
+from .kernels.shuffling import Permutation
 
 Positions = NDArray[np.int64]
 # Of shares that are no ratios of smaller numbers; products with it fit into 64 bits.
@@ -42,7 +43,7 @@ class Weighted(Picker):
     """
 
     def __init__(self, weights: NDArray[np.float64], seed: int) -> None:
-        self._key = np.uint64(derive(seed, ORDER, 0, 1))
+        self._key = np.uint64(derive_key(seed, ORDER, 0, 1))
         self._thresholds = np.empty(len(weights), np.uint32)
         self._aliases = np.empty(len(weights), np.int64)
         # So that neither their sum nor its inverse overflows.
@@ -117,7 +118,7 @@ class Mixed(Picker):
         return places
 
     def _new_permutation(self, part: int, epoch: int) -> Permutation:
-        return Permutation(self._lengths[part], derive(self._seed, ORDER, epoch, 2, part))
+        return Permutation(self._lengths[part], derive_key(self._seed, ORDER, epoch, 2, part))
 
 
 def check_mixtures(given: object, own: str) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .buffers import address_of
-from .kernels.gather import copy_few_shuffled, copy_shuffled
-from .order import Order, epoch_permutation
+from .kernels.gathering import copy_few_shuffled, copy_shuffled
+from .kernels.shuffling import epoch_permutation
+from .order import Order
 from .remainder import Span
 from .sources import NPDataset, Source
 from .spec import Spec

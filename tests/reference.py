@@ -10,7 +10,7 @@ import numpy as np
 from numba.core import config
 
 from loaderx.kernels import noise, passes, samples
-from loaderx.kernels.draws import Draws
+from loaderx.kernels.distributions import Draws
 
 WORD = 2**32
 DOUBLE_WORD = 2**64
@@ -41,6 +41,29 @@ def copy_rows(addresses, size, out):
 copy_few_rows = copy_rows
 
 
+def in_parts(kernel):
+    """What a kernel does for all parts of its rows, one after the other."""
+
+    def run(parts, addresses, *given):
+        *given, out = given
+        size = len(out) // max(len(addresses), 1)
+        for begin, end in itertools.pairwise(parts):
+            kernel(addresses[begin:end], *given, out[begin * size : end * size])
+
+    return run
+
+
+def copy_rows_in_parts(parts, addresses, size, out):
+    in_parts(copy_rows)(parts, addresses, size, out)
+
+
+def address_rows(rows, count, base, pitch, out, misfit):
+    outside = [i for i, row in enumerate(rows) if not -count <= row < count]
+    misfit[0] = outside[0] if outside else -1
+    for i, row in enumerate(rows[: outside[0] if outside else None]):
+        out[i] = int(base) + range(count)[row] * int(pitch)
+
+
 def copy_shuffled(first, rows, height, width, keys, fields, scratch, numbers):
     places = first + np.arange(len(numbers))
     permute(places, rows, height, width, keys, scratch, numbers)
@@ -58,6 +81,10 @@ def collect_rows(addresses, offsets, unit, swap, out):
         for j, offset in enumerate(offsets):
             element = row_bytes(int(address) + int(offset), unit)
             elements[i, j] = np.flip(element) if swap else element
+
+
+def collect_rows_in_parts(parts, addresses, offsets, unit, swap, out):
+    in_parts(collect_rows)(parts, addresses, offsets, unit, swap, out)
 
 
 def wide_rows(addresses, wide, out):
@@ -295,6 +322,38 @@ def to_bfloat16(x, out):
 def to_float16(x, out):
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         out[...] = x.view(np.float32).astype(np.float16).view(np.uint16)
+
+
+def normalize_values(address, like, scale, bias, out):
+    x = row_bytes(address, len(out) * like.itemsize).view(like.dtype).astype(np.float32)
+    out[:] = x * np.resize(scale, len(out)) + np.resize(bias, len(out))
+
+
+def normalize_in_place(scale, bias, out):
+    normalize_values(out.ctypes.data, out[:0], scale, bias, out)
+
+
+def normalize_halves(address, like, scale, bias, brain, floats, bits, out):
+    values = np.empty(len(out), np.float32)
+    normalize_values(address, like, scale, bias, values)
+    with np.errstate(over="ignore"):
+        out[:] = values.astype(ml_dtypes.bfloat16 if brain else np.float16).view(np.uint16)
+
+
+def normalize_values_in_parts(parts, address, like, scale, bias, out):
+    for begin, end in itertools.pairwise(map(int, parts)):
+        normalize_values(address + begin * like.itemsize, like, scale, bias, out[begin:end])
+
+
+def normalize_in_place_in_parts(parts, scale, bias, out):
+    for begin, end in itertools.pairwise(parts):
+        normalize_in_place(scale, bias, out[begin:end])
+
+
+def normalize_halves_in_parts(parts, address, like, scale, bias, brain, floats, bits, out):
+    for begin, end in itertools.pairwise(map(int, parts)):
+        place = address + begin * like.itemsize
+        normalize_halves(place, like, scale, bias, brain, floats, bits, out[begin:end])
 
 
 def store_values(x, out):

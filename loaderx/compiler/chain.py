@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import TransformError, annotate
-from loaderx.kernels.draws import Draws
+from loaderx.kernels.distributions import Draws
 from loaderx.kernels.random import fold
 from loaderx.sources.located import Located, located_in
 from loaderx.spec import Spec
@@ -46,9 +46,14 @@ class CompiledSegment:
             spec = step.transform.output(spec)
 
     def run(
-        self, positions: Positions, located: Located, samples: Array | None, out: Array
+        self,
+        positions: Positions,
+        located: Located,
+        samples: Array | None,
+        out: Array,
+        threads: int | None = 1,
     ) -> None:
-        self.program.run(positions, located, out)
+        self.program.run(positions, located, out, threads=threads)
 
     def check(self, sample: Array) -> None:
         """Refuse code of a user that leaves its arrays, or leaves a part of `out` as it was, at this sample."""
@@ -93,7 +98,12 @@ class PythonSegment:
         self.output = output
 
     def run(
-        self, positions: Positions, located: Located, samples: Array | None, out: Array
+        self,
+        positions: Positions,
+        located: Located,
+        samples: Array | None,
+        out: Array,
+        threads: int | None = 1,
     ) -> None:
         assert samples is not None
         lengths = located.lengths
@@ -197,8 +207,9 @@ class Chain:
         located: Located,
         samples: Array | None,
         out: Array,
+        threads: int | None = 1,
     ) -> None:
-        """Take samples through a phase into `out`.
+        """Take samples through a phase into `out`, compiled ops on up to so many threads.
 
         In phase 0 `samples` are these samples if they lie in an array, and None if only their addresses are known. In
         a later phase they are all samples of the batch, of which out[0] is at `place`. The position of its first
@@ -221,8 +232,9 @@ class Chain:
             last = segment is current.segments[-1]
             spec = segment.output
             target = out if last else np.empty((count, *spec.shape), spec.dtype)
-            segment.run(positions, located, samples, target)
-            samples, located = target, located_in(target, located.lengths)
+            segment.run(positions, located, samples, target, threads)
+            if not last:
+                samples, located = target, located_in(target, located.lengths)
 
     def partner_step(self, phase: int, size: int, batch: int) -> int:
         """How many places further the samples stand that a phase mixes in, in a batch of `size`."""

@@ -7,8 +7,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError, TransformError
+from loaderx.kernels.keys import derive_key, fields_id
 from loaderx.kernels.random import DRAWS
-from loaderx.shuffle import derive, number_of
 from loaderx.spec import Spec
 from loaderx.transforms.authoring import Author
 from loaderx.transforms.base import Transform
@@ -93,9 +93,9 @@ class Book:
         return self._chains[name]
 
     def _add_ops(self, names: tuple[str, ...], ops: Sequence[Any]) -> None:
-        entry = number_of(names)
+        entry = fields_id(names)
         for number, op in enumerate(ops):
-            key = derive(self._seed, DRAWS, entry, number)
+            key = derive_key(self._seed, DRAWS, entry, number)
             try:
                 self._add(as_op(op), key, names)
             except TransformError:

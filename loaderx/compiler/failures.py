@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from loaderx.kernels import passes
-from loaderx.kernels.draws import METHODS
+from loaderx.kernels.distributions import METHODS
 
 # How Numba names a line: "During: typing of call at /folder/file.py (12)", "Raised from /folder/file.py (12)".
 PLACE = re.compile(r"(?:at|from) (\S.*?) \((\d+)\)")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError
 from loaderx.kernels import samples
-from loaderx.kernels.draws import draw_integer
+from loaderx.kernels.distributions import draw_integer
 from loaderx.kernels.progress import Work
 from loaderx.spec import Spec
 from loaderx.transforms.arguments import KEPT_RNG, RNG, Given, array_at, value

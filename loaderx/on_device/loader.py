@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError, StateError
+from loaderx.kernels.keys import fields_id
 from loaderx.kernels.random import DRAWS, ORDER
 from loaderx.output.jax import JaxHandOff
 from loaderx.remainder import RemainderName, remainder_policy
-from loaderx.shuffle import number_of
 from loaderx.spec import plain_array
 
 from .transforms import DeviceTransform, Samples
@@ -302,7 +302,7 @@ class DeviceLoader:
         numbers: Counter[tuple[str, ...]] = Counter()
         for op in self._transforms:
             fields = op.fields if isinstance(op, DeviceTransform) else ()
-            key = fold(fold(draws, pair_of(number_of(fields))), pair_of(numbers[fields]))
+            key = fold(fold(draws, pair_of(fields_id(fields))), pair_of(numbers[fields]))
             numbers[fields] += 1
             missing = [name for name in fields if name not in batch]
             if missing:

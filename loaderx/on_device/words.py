@@ -1,4 +1,4 @@
-"""The generators of kernels/random.py and the shuffle of kernels/permutation.py in JAX, with 32-bit words only.
+"""The generators of kernels/random.py and the shuffle of kernels/feistel.py in JAX, with 32-bit words only.
 
 A 64-bit number is a pair (low, high) of uint32 arrays.
 """
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import threefry2x32_p
 
-from loaderx.kernels import permutation
+from loaderx.kernels import feistel
 from loaderx.kernels.random import GOLDEN
 
 Words = jax.Array
@@ -78,8 +78,8 @@ class Shuffle:
         self.rows = rows
         self.height = math.isqrt(rows - 1) + 1
         self.width = -(-rows // self.height)
-        small = rows < permutation.SMALL
-        self.rounds = permutation.ROUNDS_SMALL if small else permutation.ROUNDS
+        small = rows < feistel.SMALL
+        self.rounds = feistel.ROUNDS_SMALL if small else feistel.ROUNDS
 
     def keys(self, key: Pair) -> Words:
         """The keys of all rounds."""

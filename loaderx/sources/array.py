@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError, DataError
-from loaderx.kernels.gather import locate_rows
+from loaderx.kernels.gathering import locate_rows
+from loaderx.kernels.row_layout import RowLayout, row_layout
 from loaderx.spec import Spec, check_dtype, plain_array
 
-from .layout import Layout, layout_of
 from .located import Located
 from .npy import MappedFile
 from .parts import ArrayPart, ColumnPart, Part, Table
@@ -52,7 +52,7 @@ class NPDataset(LocatedSource):
         arrays = [part.array for part in parts]
         for array, name in zip(arrays, names, strict=True):
             _check_rows(array, name, arrays[0], names[0])
-        layouts = [layout_of(array) for array in arrays]
+        layouts = [row_layout(array) for array in arrays]
         for layout, name in zip(layouts, names, strict=True):
             if not layout.same_as(layouts[0]):
                 raise ArgumentError(
@@ -61,7 +61,7 @@ class NPDataset(LocatedSource):
                 )
         self._hold(parts, layouts[0])
 
-    def _hold(self, parts: Sequence[Part], layout: Layout) -> None:
+    def _hold(self, parts: Sequence[Part], layout: RowLayout) -> None:
         self._parts = tuple(parts)
         # Their memory must stay while addresses point into it.
         self._arrays = arrays = tuple(part.array for part in parts)
@@ -89,12 +89,12 @@ class NPDataset(LocatedSource):
         return column
 
     def _hold_any(self, parts: Sequence[Part]) -> None:
-        layouts = [layout_of(part.array) for part in parts]
+        layouts = [row_layout(part.array) for part in parts]
         if not all(layout.same_as(layouts[0]) for layout in layouts):
             # Arrays that lie differently, some perhaps with gaps, which they lose when they are pickled.
             plain = [np.require(part.array, requirements=["C", "A"]) for part in parts]
             parts = [ArrayPart(array) for array in plain]
-        self._hold(parts, layout_of(parts[0].array))
+        self._hold(parts, row_layout(parts[0].array))
 
     def __getstate__(self) -> dict[str, Any]:
         # No addresses, and nothing that lies there: both follow from the parts.
@@ -110,7 +110,7 @@ class NPDataset(LocatedSource):
         return self._spec
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RowLayout:
         return self._layout
 
     def __len__(self) -> int:

@@ -12,12 +12,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from loaderx.errors import DataError
+from loaderx.kernels.row_layout import row_layout
 
 from .array import NPDataset
 from .download import BLOCK
 from .download import download as download_file
 from .files import open_file
-from .layout import layout_of
 from .npy import MappedFile
 from .parts import Part
 from .source import RecordSource
@@ -81,7 +81,7 @@ class IDXDataset(NPDataset):
         file: Part = UnpackedFile(path) if _is_compressed(Path(path)) else IDXFile(path)
         if len(file.array) == 0:
             raise DataError(f"{path} has no rows: its shape is {file.array.shape}.")
-        self._hold([file], layout_of(file.array))
+        self._hold([file], row_layout(file.array))
 
 
 class IDXFile(MappedFile):

@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError, DataError
 from loaderx.kernels.chunks import fetch_rows
-from loaderx.kernels.gather import (
+from loaderx.kernels.gathering import (
     collect_rows,
     copy_few_rows,
     copy_rows,
     narrow_floats,
     narrow_integers,
 )
+from loaderx.kernels.row_layout import RowLayout
 from loaderx.spec import Spec
 
-from .layout import Layout
 from .located import Located, addresses_in, located_in
 
 # Copied in a few microseconds.
@@ -104,7 +104,7 @@ class LocatedSource(Source):
 
     @property
     @abstractmethod
-    def layout(self) -> Layout:
+    def layout(self) -> RowLayout:
         """How the elements of a row lie behind its address."""
 
     @abstractmethod
@@ -158,7 +158,7 @@ class RecordSource(Source):
             source.read(rows, [array])
 
 
-def gather(spec: Spec, layout: Layout, rows: Rows, located: Located, out: Array) -> None:
+def gather(spec: Spec, layout: RowLayout, rows: Rows, located: Located, out: Array) -> None:
     """Located rows into a C-contiguous `out` of the row's dtype or the narrower one."""
     if located.fetcher:
         straight = layout.offsets is None and out.dtype == spec.dtype

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from loaderx.errors import ArgumentError, DataError
+from loaderx.kernels.row_layout import row_layout
 from loaderx.spec import plain_array
 
 from .array import NPDataset
 from .files import open_file
-from .layout import layout_of
 from .npy import MappedFile
 from .parts import ArrayPart, Part
 from .source import RecordSource
@@ -114,7 +114,7 @@ class Windows(NPDataset):
 
     def __init__(self, tokens: Sequence[Tokens], length: int, stride: int, first: int) -> None:
         parts = [WindowPart(own.part, length, stride, first) for own in tokens]
-        layouts = [layout_of(part.array) for part in parts]
+        layouts = [row_layout(part.array) for part in parts]
         for layout, own in zip(layouts, tokens, strict=True):
             if not layout.same_as(layouts[0]):
                 raise ArgumentError(f"{tokens[0].name} and {own.name} lie differently in memory.")

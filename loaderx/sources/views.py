@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from loaderx.errors import ArgumentError
+from loaderx.kernels.keys import derive_key
 from loaderx.kernels.random import SPLIT
-from loaderx.shuffle import Permutation, derive
+from loaderx.kernels.row_layout import RowLayout
+from loaderx.kernels.shuffling import Permutation
 from loaderx.spec import Spec
 
 from .adapter import as_rows, as_source
 from .array import NPDataset
-from .layout import Layout
 from .located import Located
 from .source import (
     Array,
@@ -114,7 +115,7 @@ class LocatedSelection(LocatedSource):
         return self._source.spec
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RowLayout:
         return self._source.layout
 
     def __len__(self) -> int:
@@ -186,7 +187,7 @@ class LocatedConcatenation(LocatedSource):
         return self._sources[0].spec
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RowLayout:
         return self._sources[0].layout
 
     def __len__(self) -> int:
@@ -291,7 +292,7 @@ def split_rows(source: Source, fraction: Any, seed: Any) -> tuple[Source, Source
         raise ArgumentError(
             f"`fraction` (={fraction}) must leave at least one of the {length} rows on either side."
         )
-    permutation = Permutation(length, derive(int(seed), SPLIT))
+    permutation = Permutation(length, derive_key(int(seed), SPLIT))
     return (
         view(source, Shuffled(permutation, 0, first)),
         view(source, Shuffled(permutation, first, length - first)),

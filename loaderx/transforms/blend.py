@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.kernels import blending
-from loaderx.kernels.draws import pick
+from loaderx.kernels.distributions import pick
 from loaderx.kernels.pixels import store_values
 from loaderx.spec import Spec
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError
-from loaderx.kernels.draws import pick
+from loaderx.kernels.distributions import pick
 from loaderx.spec import Spec
 
 from .advice import advice

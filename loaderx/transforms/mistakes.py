@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from loaderx.errors import ArgumentError
-from loaderx.kernels.draws import METHODS
+from loaderx.kernels.distributions import METHODS
 
 UNKNOWN, RNG = object(), object()
 STANDARD = sysconfig.get_path("stdlib")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from loaderx.kernels.draws import next_bits
+from loaderx.kernels.distributions import next_bits
 from loaderx.kernels.noise import add_noise, mark_pixels
 from loaderx.kernels.pixels import saturate
 from loaderx.spec import Spec

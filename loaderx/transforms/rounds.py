@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError
-from loaderx.kernels.draws import pick
+from loaderx.kernels.distributions import pick
 from loaderx.spec import Spec
 
 from .base import is_integer

@@ -12,7 +12,7 @@ import numpy as np
 
 from loaderx.errors import ArgumentError
 from loaderx.kernels.compilation import jitable
-from loaderx.kernels.draws import next_bits
+from loaderx.kernels.distributions import next_bits
 from loaderx.kernels.normals import fill_normals
 from loaderx.spec import Spec
 

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderx.kernels.draws import Draws
+from loaderx.kernels.distributions import Draws
+from loaderx.kernels.keys import derive_key
 from loaderx.kernels.random import BRANCH, fold
-from loaderx.shuffle import derive
 from loaderx.spec import Spec
 
 from .base import Transform
@@ -35,7 +35,7 @@ class Step:
     def inside(self, ops: tuple[Transform, ...], number: int = 0) -> list["Step"]:
         """Return the steps of branch `number` of this one, with keys of their own."""
         return [
-            Step(op, derive(self.key, BRANCH, number, place), self.follows, self.most)
+            Step(op, derive_key(self.key, BRANCH, number, place), self.follows, self.most)
             for place, op in enumerate(ops)
         ]
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from loaderx.errors import ArgumentError
+from loaderx.kernels import normalization
 from loaderx.spec import Spec
 
 from .base import Parameter, image_shape
@@ -40,7 +41,7 @@ def _dtype(given: DTypeLike) -> np.dtype[Any] | None:
 
 def full_scale(spec: Spec) -> float:
     """The value of white: the largest one of an integer dtype, 1 of a floating one."""
-    return float(np.iinfo(spec.dtype).max) if spec.dtype.kind in "iu" else 1.0
+    return normalization.full_scale(spec.dtype)
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:
@@ -87,16 +88,10 @@ class Normalize(_Scaled):
         channels_first: bool = False,
     ) -> None:
         super().__init__(dtype, channels_first)
-        self._mean = _channel_values("mean", mean)
-        self._std = _channel_values("std", std)
-        if not np.all(np.isfinite(self._mean)):
-            raise ArgumentError(f"`mean` (={mean!r}) must be finite.")
-        if not np.all(self._std > 0) or not np.all(np.isfinite(self._std)):
-            raise ArgumentError(f"`std` (={std!r}) must be finite and above 0.")
-        with np.errstate(all="ignore"):
-            extremes = np.max(np.abs(self._mean)) / self._std, 1 / self._std
-        if np.any(np.asarray(extremes) > np.finfo(np.float32).max):
-            raise ArgumentError(f"`std` (={std!r}) is too small: float32 cannot hold the result.")
+        try:
+            self._mean, self._std = normalization.channel_values(mean, std)
+        except ValueError as error:
+            raise ArgumentError(str(error)) from None
 
     @property
     def mean_and_std(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -124,20 +119,7 @@ class Normalize(_Scaled):
                 raise ArgumentError(
                     f"Normalize: `{name}` has {len(values)} entries, the last axis of {spec} does not."
                 )
-        count = max(len(self._mean), len(self._std))
-        scale = np.resize(1 / (self._std * full_scale(spec)), count)
-        bias = np.resize(-self._mean / self._std, count)
-        return scale.astype(np.float32), bias.astype(np.float32)
-
-
-def _channel_values(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    try:
-        found = np.atleast_1d(np.asarray(values, np.float64))
-    except (TypeError, ValueError):
-        found = np.empty(0)
-    if found.ndim != 1 or found.size == 0:
-        raise ArgumentError(f"`{name}` (={values!r}) must be a number, or one number per channel.")
-    return found
+        return normalization.scale_and_bias(self._mean, self._std, full_scale(spec))
 
 
 class ToFloat(_Scaled):

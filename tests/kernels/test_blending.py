@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from loaderx.kernels.blending import add_share, draw_shares
-from loaderx.kernels.draws import Draws
+from loaderx.kernels.distributions import Draws
 from tests import reference
 
 

@@ -43,7 +43,7 @@ MODULES = [module.name for module in pkgutil.iter_modules(kernels.__path__)]
 
 def test_kernels_are_found():
     assert kernels_of("random").keys() >= {"threefry", "fold", "uniforms"}
-    assert kernels_of("gather").keys() >= {"locate_rows", "copy_rows", "narrow_floats"}
+    assert kernels_of("gathering").keys() >= {"locate_rows", "copy_rows", "narrow_floats"}
     assert kernels_of("compilation") == {}
 
 

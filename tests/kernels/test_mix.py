@@ -8,7 +8,7 @@ from numba.core import config
 from scipy import stats
 
 from loaderx.kernels import mix
-from loaderx.kernels.draws import Draws
+from loaderx.kernels.distributions import Draws
 from tests import reference
 
 KEY = np.uint64(2**63 + 17)

@@ -8,7 +8,7 @@ from numba.core import config
 from scipy import stats
 
 from loaderx.kernels import noise
-from loaderx.kernels.draws import Draws, next_bits
+from loaderx.kernels.distributions import Draws, next_bits
 from tests import reference
 
 KEYS = [0, 1, 0xDEADBEEFCAFE1234, 2**64 - 1]

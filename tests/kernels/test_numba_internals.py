@@ -184,6 +184,36 @@ def test_watch_compilations_is_told_of_each_with_its_function_and_of_those_insid
     assert events == []
 
 
+THREADS = """
+import threading
+import numba
+from loaderx.kernels import numba_internals as internals
+assert not internals.layer_is_launched()
+assert internals.num_threads() == numba.config.NUMBA_NUM_THREADS == 3
+assert not internals.layer_is_launched()
+numba.set_num_threads(2)
+assert internals.layer_is_launched()
+assert internals.num_threads() == numba.get_num_threads() == 2
+other = []
+thread = threading.Thread(target=lambda: other.append(internals.num_threads()))
+thread.start()
+thread.join()
+assert other == [3], other
+"""
+
+
+@compiled_only
+def test_the_number_of_threads_is_known_without_launching_them():
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", THREADS],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUMBA_NUM_THREADS": "3"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert finished.returncode == 0, finished.stderr
+
+
 @intrinsic
 def call_at(typing_context, address, value, raises):
     """A function int64 -> int64 at its native address; -1 if it raised."""

@@ -7,7 +7,7 @@ from numba.core import config
 
 from loaderx.kernels import passes
 from loaderx.kernels.compilation import jitable
-from loaderx.kernels.draws import Draws
+from loaderx.kernels.distributions import Draws
 from loaderx.kernels.memory import store_word
 from loaderx.kernels.numba_internals import compiled, native_address
 from loaderx.kernels.passes import Array, Length, Numbers, Rng, Scalar, Size

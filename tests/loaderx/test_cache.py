@@ -21,14 +21,14 @@ PROGRAM = """
 import json, sys
 import numpy as np
 import loaderx
-from loaderx.kernels import gather, permutation, random
+from loaderx.kernels import feistel, gathering, random
 {preparation}
 rows = np.arange(300, dtype=np.int32).reshape(100, 3) ** 2
 loader = loaderx.DataLoader(rows, batch_size=8, output="numpy", seed=3)
 batch, indices = loader.batch(1), loader.indices(1)
 keys = np.empty(4, np.uint32)
-permutation.round_keys(np.uint64(7), keys)
-used = [gather.copy_few_shuffled, permutation.round_keys, random.fold]
+feistel.round_keys(np.uint64(7), keys)
+used = [gathering.copy_few_shuffled, feistel.round_keys, random.fold]
 print(json.dumps({{
     "file": loaderx.__file__,
     "batch": batch.tolist(),
@@ -161,7 +161,7 @@ def test_the_home_folder_serves_when_the_library_cannot_be_written(tree, tmp_pat
 def test_a_cache_folder_that_vanishes_during_a_run_does_not_matter(tree, tmp_path):
     cache = tmp_path / "cache"
     replace_by_file = (
-        "permutation.round_keys(np.uint64(7), np.empty(4, np.uint32)); "
+        "feistel.round_keys(np.uint64(7), np.empty(4, np.uint32)); "
         f"import shutil; shutil.rmtree({str(cache)!r}); open({str(cache)!r}, 'w').close()"
     )
     check_compiled(run(tree, replace_by_file, NUMBA_CACHE_DIR=str(cache)))

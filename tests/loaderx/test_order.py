@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from loaderx.errors import ArgumentError
 from loaderx.kernels.random import ORDER
-from loaderx.order import Order, epoch_permutation
+from loaderx.kernels.shuffling import Permutation, epoch_permutation
+from loaderx.order import Order
 from loaderx.remainder import POLICIES, Span
-from loaderx.shuffle import Permutation
 from tests import reference
 
 

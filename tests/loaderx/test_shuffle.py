@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from loaderx.kernels import permutation
+from loaderx.kernels import feistel
+from loaderx.kernels.keys import derive_key
 from loaderx.kernels.random import ORDER
+from loaderx.kernels.shuffling import Permutation
 from loaderx.order import Order
-from loaderx.shuffle import Permutation, derive
 from tests import reference
 
 # From 4096 rows on the shuffle has fewer rounds, hence 5000.
@@ -160,8 +161,8 @@ def four_rounds(rows, generator):
     keys, scratch = np.empty(4, np.uint32), np.empty((2, rows), np.uint32)
     for key in generator.integers(2**63, size=EPOCHS[rows]):
         out = np.empty_like(places)
-        permutation.round_keys(np.uint64(key), keys)
-        permutation.permute(places, rows, side, side, keys, scratch, out)
+        feistel.round_keys(np.uint64(key), keys)
+        feistel.permute(places, rows, side, side, keys, scratch, out)
         yield out
 
 
@@ -271,7 +272,7 @@ def test_single_places_of_a_huge_permutation_stay_inside_and_apart(rows):
 
 @pytest.mark.parametrize("seed", [0, 1, 2**63, 2**64 - 1])
 def test_keys_are_folded_number_by_number(seed):
-    assert derive(seed) == seed
-    assert derive(seed, ORDER) == reference.fold(seed, ORDER)
-    assert derive(seed, ORDER, 2**40) == reference.fold(reference.fold(seed, ORDER), 2**40)
-    assert derive(seed, 1, 2) != derive(seed, 2, 1)
+    assert derive_key(seed) == seed
+    assert derive_key(seed, ORDER) == reference.fold(seed, ORDER)
+    assert derive_key(seed, ORDER, 2**40) == reference.fold(reference.fold(seed, ORDER), 2**40)
+    assert derive_key(seed, 1, 2) != derive_key(seed, 2, 1)

@@ -118,11 +118,11 @@ def test_imports_point_one_way():
 @pytest.mark.parametrize(
     ("file", "statement", "contract"),
     [
-        ("kernels/gather.py", "import loaderx.spec", "Imports point one way"),
+        ("kernels/gathering.py", "import loaderx.spec", "Imports point one way"),
         ("loaderx/order.py", "import loaderx.loader", "Imports point one way"),
         ("loaderx/order.py", "import loaderx.cli", "Imports point one way"),
         ("loaderx/loader.py", "import jax", "One place imports jax"),
-        ("kernels/gather.py", "import zstandard", "Kernels know numba and NumPy only"),
+        ("kernels/gathering.py", "import zstandard", "Kernels know numba and NumPy only"),
         (
             "kernels/caching/files.py",
             "import loaderx.kernels.compilation",

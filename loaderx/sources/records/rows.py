@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from loaderx.errors import DataError
 from loaderx.kernels import chunks
 from loaderx.kernels.calls import address_of
+from loaderx.kernels.row_layout import RowLayout, row_layout
 from loaderx.sources.array import FEW_FILES
-from loaderx.sources.layout import Layout, layout_of
 from loaderx.sources.located import Located, addresses_in, located_in
 from loaderx.sources.source import LocatedSource, Rows, owners_of
 from loaderx.spec import Spec
@@ -29,7 +29,7 @@ class RecordRows(LocatedSource):
         self._readers = tuple(readers)
         self._arguments = stored, verify, padding
         self._spec = Spec(stored.shape, stored.dtype.newbyteorder("="))
-        self._layout = layout_of(np.empty((1, *stored.shape), stored.dtype))
+        self._layout = row_layout(np.empty((1, *stored.shape), stored.dtype))
         self._starts = np.cumsum([0] + [len(reader) for reader in readers], dtype=np.int64)
         self._step = 0 if padding is None else stored.nbytes // stored.shape[0]
         self._padding = (
@@ -79,7 +79,7 @@ class RecordRows(LocatedSource):
         return self._spec
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RowLayout:
         return self._layout
 
     @property
@@ -200,14 +200,14 @@ class LengthRows(LocatedSource):
         self._starts = np.cumsum([0] + [len(reader) for reader in readers], dtype=np.int64)
         self._step = step
         self._most = most
-        self._layout = Layout()
+        self._layout = RowLayout()
 
     @property
     def spec(self) -> Spec:
         return Spec((), np.int32)
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RowLayout:
         return self._layout
 
     def __len__(self) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numba.core import config
 
-from loaderx.kernels import gather
+from loaderx.kernels import gathering
 from loaderx.kernels.caching.fresh_copy import fresh_copy
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="numba may not compile")
@@ -76,10 +76,10 @@ def test_what_a_closure_and_a_module_hold_is_copied_too(monkeypatch):
 
 def test_kernels_are_not_copied():
     def calls(a, b, c):
-        return gather.copy_rows(a, b, c)
+        return gathering.copy_rows(a, b, c)
 
     copy = fresh_copy(calls)
-    assert copy.__globals__["gather"] is gather
+    assert copy.__globals__["gathering"] is gathering
 
 
 def test_options_are_those_of_the_copies():

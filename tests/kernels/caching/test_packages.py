@@ -7,14 +7,14 @@ import numba
 import numpy as np
 
 import loaderx
-from loaderx.kernels import gather
+from loaderx.kernels import gathering
 from loaderx.kernels.caching import extensions, packages
 
 
 def test_the_kernels_are_known_whatever_the_path_to_them():
-    assert packages.is_known_module(gather)
-    assert packages.is_known(gather.copy_rows)
-    file = Path(gather.__file__)
+    assert packages.is_known_module(gathering)
+    assert packages.is_known(gathering.copy_rows)
+    file = Path(gathering.__file__)
     assert packages.is_known_file(str(file), "loaderx")
     assert packages.is_known_file(str(file.resolve()), "kernels")
     assert not packages.is_known_file(loaderx.__file__, "loaderx")

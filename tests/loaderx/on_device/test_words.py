@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from loaderx.kernels import random
+from loaderx.kernels.shuffling import Permutation
 from loaderx.on_device import words
-from loaderx.shuffle import Permutation
 
 EDGES = [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1, 0xFFFF0000FFFF, 0x10000]
 NUMBERS = np.concatenate(

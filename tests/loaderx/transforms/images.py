@@ -3,7 +3,7 @@
 import numpy as np
 
 import loaderx as lx
-from loaderx.kernels.draws import Draws
+from loaderx.kernels.distributions import Draws
 from loaderx.kernels.random import fold
 from loaderx.spec import Spec
 

@@ -11,7 +11,7 @@ from scipy import ndimage, stats
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
-from loaderx.kernels.draws import Draws
+from loaderx.kernels.distributions import Draws
 from loaderx.kernels.random import fold
 from loaderx.kernels.windows import FILL, REFLECT
 from loaderx.spec import Spec

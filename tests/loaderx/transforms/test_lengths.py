@@ -7,9 +7,9 @@ import pytest
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as its users call it
-from loaderx.kernels.draws import Draws
+from loaderx.kernels.distributions import Draws
+from loaderx.kernels.keys import derive_key, fields_id
 from loaderx.kernels.random import DRAWS, fold
-from loaderx.shuffle import derive, number_of
 
 LENGTHS = np.array([9, 16, 3, 1, 0, 5, 12, 7], np.int32)
 PADDED = 16
@@ -33,7 +33,7 @@ def loader_of(*ops, channels=(), data=None, **options):
 
 
 def draws(position, seed=0):
-    key = derive(seed, DRAWS, number_of(ENTRY), 0)
+    key = derive_key(seed, DRAWS, fields_id(ENTRY), 0)
     return Draws(fold(np.uint64(key), np.uint64(position)))
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import loaderx as lx
-from loaderx.kernels.draws import next_bits
+from loaderx.kernels.distributions import next_bits
 from loaderx.transforms.noise import GaussianNoise, GridMask, SaltPepper
 from tests import reference
 from tests.loaderx.transforms.images import Applied, apply, images

@@ -9,7 +9,7 @@ from scipy import stats
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
-from loaderx.kernels.draws import Draws, next_bits
+from loaderx.kernels.distributions import Draws, next_bits
 from loaderx.transforms import signals as S  # noqa: N812
 from tests import reference
 from tests.loaderx.transforms.images import Applied, apply

@@ -11,7 +11,7 @@ from scipy import stats
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
-from loaderx.kernels.draws import Draws
+from loaderx.kernels.distributions import Draws
 from loaderx.transforms.spatial import crop_window, flip_window, random_resized_window
 from tests import reference
 from tests.loaderx.transforms.images import Applied, apply, images

@@ -11,9 +11,9 @@ from scipy import stats
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
-from loaderx.kernels.draws import Draws
+from loaderx.kernels.distributions import Draws
+from loaderx.kernels.keys import derive_key, fields_id
 from loaderx.kernels.random import DRAWS, fold
-from loaderx.shuffle import derive, number_of
 from loaderx.spec import Spec
 from loaderx.transforms.tokens import MaskTokens, PadTo, SpanCorruption
 from tests.loaderx.transforms.images import Applied, apply
@@ -42,7 +42,7 @@ class Both:
         self._count = len(rows)
 
     def draws(self, step=0):
-        key = np.uint64(derive(0, DRAWS, number_of(FIELDS), step))
+        key = np.uint64(derive_key(0, DRAWS, fields_id(FIELDS), step))
         return [Draws(fold(key, np.uint64(position))) for position in range(self._count)]
 
 

@@ -5,12 +5,12 @@ are the same thing to a kernel, and read-only and writable memory are not two ty
 """
 
 import numpy as np
-from numba import carray
+from numba import carray, prange
 from numpy.typing import NDArray
 
-from .compilation import brief_kernel, jitable, kernel
+from .compilation import brief_kernel, jitable, kernel, parallel_kernel
+from .feistel import permute
 from .memory import copy_bytes, pointer
-from .permutation import permute
 
 LOW_HALF = 0 if np.little_endian else 1
 Addresses = NDArray[np.int64]
@@ -44,12 +44,42 @@ def locate_rows(
         out[i] = bases[part] + (rows[i] - starts[part]) * strides[part]
 
 
+@brief_kernel
+def address_rows(
+    rows: NDArray[np.int64],
+    count: int,
+    base: int,
+    pitch: int,
+    out: Addresses,
+    misfit: NDArray[np.int64],
+) -> None:
+    """Address of every row of one array; those below 0 count from its end. misfit[0] is the first outside, or -1."""
+    misfit[0] = -1
+    for i in range(rows.shape[0]):
+        row = rows[i] + count if rows[i] < 0 else rows[i]
+        if row < 0 or row >= count:
+            misfit[0] = i
+            return
+        out[i] = base + row * pitch
+
+
 @kernel
 def copy_rows(addresses: Addresses, size: int, out: Bytes) -> None:
     """`size` bytes from every address, one row after the other."""
     target = out.ctypes.data
     for i in range(addresses.shape[0]):
         copy_bytes(target + i * size, addresses[i], size)
+
+
+@parallel_kernel
+def copy_rows_in_parts(
+    parts: NDArray[np.int64], addresses: Addresses, size: int, out: Bytes
+) -> None:
+    """`copy_rows` for all parts at once: the rows from parts[p] to parts[p + 1]."""
+    for number in prange(parts.shape[0] - 1):
+        part = np.int64(number)  # Numba counts in unsigned integers, whose differences are floats
+        begin, end = parts[part], parts[part + 1]
+        copy_rows(addresses[begin:end], size, out[begin * size : end * size])
 
 
 @brief_kernel
@@ -110,6 +140,23 @@ def collect_rows(
             for k in range(unit):
                 out[place + k] = element[unit - 1 - k] if swap else element[k]
             place += unit
+
+
+@parallel_kernel
+def collect_rows_in_parts(
+    parts: NDArray[np.int64],
+    addresses: Addresses,
+    offsets: NDArray[np.int64],
+    unit: int,
+    swap: bool,
+    out: Bytes,
+) -> None:
+    """`collect_rows` for all parts at once."""
+    size = offsets.shape[0] * unit
+    for number in prange(parts.shape[0] - 1):
+        part = np.int64(number)
+        begin, end = parts[part], parts[part + 1]
+        collect_rows(addresses[begin:end], offsets, unit, swap, out[begin * size : end * size])
 
 
 # Two functions and not one with a flag: the check costs the float loop its vector instructions.

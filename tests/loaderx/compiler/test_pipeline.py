@@ -1,5 +1,7 @@
 """`pipeline`: a chain as a function of an array, with the same results as in a loader."""
 
+import doctest
+import threading
 import weakref
 
 import jax.numpy as jnp
@@ -8,6 +10,8 @@ import pytest
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as its users call it
+from loaderx.compiler import program
+from loaderx.kernels import threads
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (10, 6, 5, 3), np.uint8)
 CHAIN = [T.RandomCrop((6, 5), pad=1), T.RandomFlip(), T.Normalize(0.5, 0.25)]
@@ -196,3 +200,205 @@ def test_what_is_no_list_of_transforms_is_refused():
     for seed in (-1, 1 << 64):
         with pytest.raises(lx.ArgumentError, match="`seed`"):
             lx.pipeline([T.ToFloat()], seed=seed)
+
+
+# --- Rows, positions, out and threads ---------------------------------------------------------
+
+ROWS = [3, -1, 0, 3, -10]
+FLOATS = (IMAGES / 255).astype(np.float32)
+
+
+def test_the_example_of_the_docstring_holds():
+    (found,) = doctest.DocTestFinder(recurse=False).find(lx.pipeline, "pipeline", globs={})
+    assert doctest.DocTestRunner().run(found) == (0, 8)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [FLOATS, FLOATS[::-1], FLOATS[:, ::-1], FLOATS.astype(">f4"), np.asfortranarray(FLOATS)],
+    ids=["plain", "reversed", "reversed columns", "big-endian", "fortran"],
+)
+@pytest.mark.parametrize(
+    "chain",
+    [
+        [],
+        [T.RandomFlip(), T.ToFloat()],
+        [T.MixUp(0.4)],
+        [T.ToFloat(), T.MixUp(0.4), T.RandomFlip()],
+    ],
+    ids=["nothing", "compiled", "mixed", "mixed between"],
+)
+def test_rows_are_those_of_numpy(samples, chain):
+    run = lx.pipeline(chain, seed=2)
+    expected = run(samples[ROWS], batch=True)
+    np.testing.assert_array_equal(run(samples, rows=ROWS), expected, strict=True)
+    out = np.empty_like(expected)
+    assert run(samples, rows=np.array(ROWS, np.int16), out=out) is out
+    np.testing.assert_array_equal(out, expected)
+    moved = run(samples[ROWS], positions=[9, 8, 7, 6, 5])
+    np.testing.assert_array_equal(run(samples, rows=ROWS, positions=[9, 8, 7, 6, 5]), moved)
+
+
+@pytest.mark.parametrize("count", [None, 1, 2])
+def test_rows_at_positions_into_an_array_are_the_bytes_of_a_loader(tmp_path, count):
+    images = np.random.default_rng(1).integers(0, 256, (300, 40, 40, 3), np.uint8)
+    np.save(tmp_path / "images.npy", images)
+    chain = [T.RandomResizedCrop(32), T.RandomFlip(), T.Normalize(0.5, 0.25), T.MixUp(0.2)]
+    loader = lx.DataLoader(
+        lx.NPDataset(tmp_path / "images.npy"),
+        batch_size=64,
+        seed=5,
+        transforms=chain,
+        output="numpy",
+    )
+    augment = lx.pipeline(chain, seed=5)
+    mapped = np.load(tmp_path / "images.npy", mmap_mode="r")
+    batch = np.empty((64, 32, 32, 3), np.float32)
+    for step in (0, 4, 11):
+        positions = np.arange(64 * step, 64 * (step + 1))
+        rows = loader.indices(step)
+        augment(mapped, rows=rows, positions=positions, out=batch, threads=count)
+        np.testing.assert_array_equal(batch, loader.batch(step))
+
+
+def test_python_functions_take_rows_too():
+    def double(x):
+        return x * 2
+
+    with pytest.warns(UserWarning, match="plain Python function"):
+        out = lx.pipeline([double])(np.arange(10.0), rows=ROWS, batch=True)
+    np.testing.assert_array_equal(out, np.arange(10.0)[ROWS] * 2)
+
+
+def test_one_sample_is_written_to_its_array():
+    run, out = lx.pipeline(CHAIN), np.zeros((6, 5, 3), np.float32)
+    assert run(IMAGES[2], out=out) is out
+    np.testing.assert_array_equal(out, run(IMAGES[2]))
+    with pytest.raises(lx.ArgumentError, match=r"`out` has the shape \(1, 6, 5, 3\)"):
+        run(IMAGES[2], out=out[None])
+
+
+def bad_outs():
+    """Arrays that cannot hold ten results, and what is said about them."""
+    good = np.zeros((10, 6, 5, 3), np.float32)
+    read_only = good.copy()
+    read_only.flags.writeable = False
+    shared = np.zeros(good.nbytes, np.uint8)
+    return {
+        "a list": (IMAGES, good.tolist(), r"`out` \(a list\) must be a NumPy array"),
+        "shape": (IMAGES, good[:9], r"`out` has the shape \(9, 6, 5, 3\), and must have"),
+        "dtype": (IMAGES, good.astype(float), "`out` has the dtype float64, and must have"),
+        "order": (IMAGES, np.asfortranarray(good), "`out` has the strides .* C-contiguous"),
+        "read-only": (IMAGES, read_only, "`out` is read-only"),
+        "overlap": (
+            shared[-IMAGES.nbytes :].reshape(IMAGES.shape),
+            shared.view(np.float32).reshape(good.shape),
+            "`out` overlaps the memory of `samples`",
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", bad_outs())
+def test_an_out_that_cannot_hold_the_result_is_refused(kind):
+    samples, out, error = bad_outs()[kind]
+    with pytest.raises(lx.ArgumentError, match=error):
+        lx.pipeline(CHAIN)(samples, out=out)
+
+
+@pytest.mark.parametrize("rows", [[], [0.0], [[0]], 3, "a", [True]])
+def test_rows_that_are_not_integers_are_refused(rows):
+    with pytest.raises(lx.ArgumentError, match="`rows`"):
+        lx.pipeline(CHAIN)(IMAGES, rows=rows)
+
+
+@pytest.mark.parametrize(("rows", "error"), [([10], r"`rows\[0\]` \(=10\)"), ([0, -11], r"\[1\]")])
+def test_rows_outside_are_refused(rows, error):
+    with pytest.raises(IndexError, match=error + ".* is outside of `samples`, which are 10"):
+        lx.pipeline(CHAIN)(IMAGES, rows=rows)
+
+
+def test_rows_of_one_sample_are_refused():
+    with pytest.raises(lx.ArgumentError, match="`rows` are several samples"):
+        lx.pipeline(CHAIN)(IMAGES, rows=[0], batch=False)
+
+
+@pytest.mark.parametrize("positions", [[0], [0, 1, 2], 5, [-1, 0], [0.5, 1]])
+def test_as_many_positions_as_rows_are_needed(positions):
+    with pytest.raises(lx.ArgumentError, match=r"`positions` .* must be 2 integers"):
+        lx.pipeline(CHAIN)(IMAGES, rows=[0, 1], positions=positions)
+
+
+@pytest.fixture(params=["regions", "own threads"])
+def in_parts(request, monkeypatch):
+    """Have chains run in up to four parts, in each of the two ways; the parts are listed."""
+    process = threads.ProcessThreads(forked=True)
+    process._regions = request.param == "regions"
+    monkeypatch.setattr(threads, "_current", [process])
+    monkeypatch.setattr(threads, "_run_region", lambda region, bounds: region(bounds))
+    monkeypatch.setattr(threads.config, "NUMBA_NUM_THREADS", 4)
+    monkeypatch.setattr(program, "BYTES_PER_THREAD", 1)
+    monkeypatch.setattr(threads, "POOL_FACTOR", 1)
+    counts = []
+    run = process.run
+
+    def listed(size, count, region, part):
+        counts.append(count)
+        run(size, count, region, part)
+
+    monkeypatch.setattr(process, "run", listed)
+    return counts
+
+
+def test_the_result_is_the_same_for_any_number_of_threads(in_parts):
+    chain = [
+        *CHAIN[:2],
+        T.RandAugment(2, ops=[T.Invert(0.5), T.RandomFlip(), T.Rotate(9)]),
+        draw_pixel,
+    ]
+    run = lx.pipeline(chain, seed=1)
+    expected = run(IMAGES, rows=ROWS, threads=1)
+    for count in (2, 3, 4, 100):
+        np.testing.assert_array_equal(run(IMAGES, rows=ROWS, threads=count), expected)
+    assert in_parts == [2, 3, 4, 4]
+
+
+@lx.transform
+def draw_pixel(x, rng):
+    for i in range(x.shape[0]):
+        x[i, 0, 0] = rng.integers(0, 256)
+
+
+@lx.transform
+def picky(x, rng):
+    if rng.random() < 0.5:
+        raise ValueError("not this one")
+
+
+def test_what_a_transform_raises_in_several_threads_is_what_it_raises_in_one(in_parts):
+    run = lx.pipeline([T.Identity(), picky], seed=3)
+    messages = []
+    for count in (1, 2, 4):
+        with pytest.raises(ValueError, match="not this one") as raised:
+            run(IMAGES, threads=count)
+        messages.append(raised.value.__notes__)
+    assert messages[0] == messages[1] == messages[2]
+    assert "'picky', at sample" in messages[0][0]
+    assert in_parts == [2, 4]
+
+
+def test_threads_of_numba_are_the_default(in_parts, monkeypatch):
+    monkeypatch.setattr(threads, "num_threads", lambda: 3)
+    lx.pipeline(CHAIN)(IMAGES)
+    assert in_parts == [3]
+
+
+def test_a_loader_counts_as_one_thread_where_it_transforms(in_parts):
+    lx.DataLoader(IMAGES, transforms=CHAIN, output="numpy").batch(0)
+    assert in_parts == []
+
+
+def test_small_arrays_stay_in_one_thread():
+    before = threading.active_count()
+    run = lx.pipeline(CHAIN)
+    run(IMAGES[0])
+    assert threading.active_count() == before

@@ -1,4 +1,4 @@
-"""How the elements of a row lie behind its address."""
+"""`RowLayout`: how the elements of a row lie at its address."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class RowLayout:
     """C-contiguous native elements, unless `offsets` lists where each of `unit` bytes lies."""
 
     offsets: NDArray[np.int64] | None = None
     unit: int = 1
     swap: bool = False
 
-    def same_as(self, other: "Layout") -> bool:
+    def same_as(self, other: "RowLayout") -> bool:
         """Whether one kernel call can read rows of both."""
         if self.offsets is None or other.offsets is None:
             return self.offsets is other.offsets
@@ -24,7 +24,7 @@ class Layout:
         )
 
 
-def layout_of(array: NDArray[Any]) -> Layout:
+def row_layout(array: NDArray[Any]) -> RowLayout:
     """The layout of the rows of an array of any strides and byte order."""
     strides, shape = array.strides[1:], array.shape[1:]
     swap = not array.dtype.isnative
@@ -37,7 +37,7 @@ def layout_of(array: NDArray[Any]) -> Layout:
         for extent, stride, wanted in zip(shape, strides, contiguous, strict=True)
     )
     if straight and not swap and array.flags.aligned:
-        return Layout()
+        return RowLayout()
     # Complex numbers and strings swap by component, all others by element.
     unit = {"c": size // 2, "U": 4}.get(array.dtype.kind, size)
     offsets = np.zeros((*shape, size // unit), np.int64)
@@ -45,4 +45,4 @@ def layout_of(array: NDArray[Any]) -> Layout:
         steps = np.arange(extent, dtype=np.int64) * stride
         offsets += steps.reshape(-1, *([1] * (len(shape) - axis)))
     offsets += np.arange(size // unit, dtype=np.int64) * unit
-    return Layout(offsets.reshape(-1), unit, swap)
+    return RowLayout(offsets.reshape(-1), unit, swap)

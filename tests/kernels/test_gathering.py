@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from loaderx.kernels import gather
+from loaderx.kernels import gathering
 from tests import reference
 
 DTYPES = ["?", "i1", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", "S5", "M8[s]"]
@@ -61,7 +61,7 @@ def test_a_row_is_located_in_the_part_that_holds_it(lengths, strides):
     out, expected = np.empty_like(rows), np.full_like(rows, -1)
     strides = np.array(strides, np.int64)
 
-    gather.locate_rows(rows, starts, bases, strides, out)
+    gathering.locate_rows(rows, starts, bases, strides, out)
 
     reference.locate_rows(rows, starts, bases, strides, expected)
     np.testing.assert_array_equal(out, expected)
@@ -76,7 +76,7 @@ def test_rows_beyond_four_gigabytes_are_located_without_overflow():
     strides = np.array([12, -5], np.int64)
     out, expected = np.empty_like(rows), np.empty_like(rows)
 
-    gather.locate_rows(rows, starts, bases, strides, out)
+    gathering.locate_rows(rows, starts, bases, strides, out)
 
     reference.locate_rows(rows, starts, bases, strides, expected)
     np.testing.assert_array_equal(out, expected)
@@ -93,7 +93,7 @@ def test_copied_rows_are_the_rows(dtype, shape):
     out = np.zeros(array[rows].nbytes, np.uint8)
     expected = np.zeros_like(out)
 
-    gather.copy_rows(addresses_of(array, rows), array[0].nbytes, out)
+    gathering.copy_rows(addresses_of(array, rows), array[0].nbytes, out)
 
     reference.copy_rows(addresses_of(array, rows), array[0].nbytes, expected)
     np.testing.assert_array_equal(out, expected)
@@ -111,7 +111,7 @@ def test_a_copy_of_any_size_to_any_address_writes_its_own_bytes_only(size, count
     expected = memory.copy()
     inside = slice(shift, shift + count * size)
 
-    gather.copy_rows(addresses, size, memory[inside])
+    gathering.copy_rows(addresses, size, memory[inside])
 
     reference.copy_rows(addresses, size, expected[inside])
     np.testing.assert_array_equal(memory, expected)
@@ -141,7 +141,7 @@ def test_collected_rows_are_the_rows_in_native_order(array):
     out = np.zeros(array[rows].nbytes, np.uint8)
     expected = np.zeros_like(out)
 
-    gather.collect_rows(addresses_of(array, rows), offsets, unit, swap, out)
+    gathering.collect_rows(addresses_of(array, rows), offsets, unit, swap, out)
 
     reference.collect_rows(addresses_of(array, rows), offsets, unit, swap, expected)
     np.testing.assert_array_equal(out, expected)
@@ -158,7 +158,7 @@ def test_elements_of_any_size_are_collected_and_swapped(unit, swap):
     out = np.zeros(3 * 4 * unit, np.uint8)
     expected = np.zeros_like(out)
 
-    gather.collect_rows(addresses, offsets, unit, swap, out)
+    gathering.collect_rows(addresses, offsets, unit, swap, out)
 
     reference.collect_rows(addresses, offsets, unit, swap, expected)
     np.testing.assert_array_equal(out, expected)
@@ -170,7 +170,7 @@ INTEGERS = [("i8", "i4"), ("u8", "u4")]
 def narrow(array, rows, dtype):
     """The rows in 32 bits, by the kernel and by its twin, each with its first misfit."""
     results = []
-    for kernel in (gather.narrow_integers, reference.narrow_integers):
+    for kernel in (gathering.narrow_integers, reference.narrow_integers):
         out = np.zeros((len(rows), array[0].size), dtype)
         misfit = np.zeros(1, np.int64)
         kernel(addresses_of(array, rows), np.empty(0, array.dtype), out, misfit)
@@ -224,7 +224,7 @@ def test_the_first_integer_that_does_not_fit_is_named(wide, narrowed, value, pla
 def test_a_misfit_of_an_earlier_batch_is_forgotten():
     array = np.arange(4).reshape(2, 2)
     out, misfit = np.empty((2, 2), np.int32), np.array([3])
-    gather.narrow_integers(addresses_of(array, [0, 1]), np.empty(0, np.int64), out, misfit)
+    gathering.narrow_integers(addresses_of(array, [0, 1]), np.empty(0, np.int64), out, misfit)
     assert misfit[0] == -1
 
 
@@ -236,7 +236,7 @@ def test_floats_are_rounded_to_the_nearest(wide, narrowed, shape):
     out = np.zeros((4, array[0].size), narrowed)
     expected = np.zeros_like(out)
 
-    gather.narrow_floats(addresses_of(array, rows), np.empty(0, wide), out)
+    gathering.narrow_floats(addresses_of(array, rows), np.empty(0, wide), out)
 
     reference.narrow_floats(addresses_of(array, rows), np.empty(0, wide), expected)
     np.testing.assert_array_equal(out, expected)
@@ -250,7 +250,7 @@ def test_special_floats_stay_what_they_are_and_large_ones_become_infinite():
     array = np.array([special + halves])
     out, expected = np.zeros(array.shape, "f4"), np.zeros(array.shape, "f4")
 
-    gather.narrow_floats(addresses_of(array, [0]), np.empty(0), out)
+    gathering.narrow_floats(addresses_of(array, [0]), np.empty(0), out)
 
     reference.narrow_floats(addresses_of(array, [0]), np.empty(0), expected)
     np.testing.assert_array_equal(out, expected)
@@ -265,7 +265,7 @@ def test_read_only_memory_is_read_like_any_other(tmp_path):
     rows = [9, 0, 5]
     for source, order in itertools.product((array, mapped), (1, -1)):
         out = np.zeros(3 * 56, np.uint8)
-        gather.copy_rows(addresses_of(source[::order], rows), 56, out)
+        gathering.copy_rows(addresses_of(source[::order], rows), 56, out)
         np.testing.assert_array_equal(out, as_bytes(array[::order][rows]))
 
 
@@ -280,7 +280,7 @@ def test_shuffled_rows_of_several_arrays_equal_their_twin(name, rows, first, cou
     wide = random_array((rows, 12), "u1")
     sources = [random_array((rows, 33), "u1"), random_array((rows,), "i4"), wide[:, 2:9]]
     results = []
-    for copy in (getattr(gather, name), getattr(reference, name)):
+    for copy in (getattr(gathering, name), getattr(reference, name)):
         outs = [np.zeros((count, *source.shape[1:]), source.dtype) for source in sources]
         fields = np.array(
             [
@@ -302,3 +302,37 @@ def test_shuffled_rows_of_several_arrays_equal_their_twin(name, rows, first, cou
     for source, out, twin in zip(sources, outs, expected, strict=True):
         np.testing.assert_array_equal(out, twin)
         np.testing.assert_array_equal(out, source[numbers])
+
+
+@pytest.mark.parametrize("pitch", [24, -24, 0])
+def test_rows_of_one_array_have_the_addresses_of_the_twin(pitch):
+    rows = np.array([0, 5, -1, -6, 3])
+    found = []
+    for kernel in (gathering.address_rows, reference.address_rows):
+        out, misfit = np.zeros(5, np.int64), np.zeros(1, np.int64)
+        kernel(rows, 6, 1000, pitch, out, misfit)
+        assert misfit[0] == -1
+        found.append(out.tolist())
+    assert found[0] == found[1] == [1000 + pitch * row for row in (0, 5, 5, 0, 3)]
+
+
+@pytest.mark.parametrize(("rows", "place"), [([6], 0), ([0, -7, 9], 1), ([0, 1, 2**62], 2)])
+def test_the_first_row_outside_is_told(rows, place):
+    for kernel in (gathering.address_rows, reference.address_rows):
+        out, misfit = np.zeros(len(rows), np.int64), np.zeros(1, np.int64)
+        kernel(np.array(rows), 6, 0, 8, out, misfit)
+        assert misfit[0] == place
+
+
+@pytest.mark.parametrize("parts", [[0, 7], [0, 2, 2, 7], range(8)])
+def test_rows_in_parts_are_those_of_the_whole(parts):
+    array = np.random.default_rng(0).integers(0, 256, (9, 10), np.uint8)
+    rows = np.array([8, 0, 3, 3, 5, 1, 7])
+    addresses, parts = addresses_of(array, rows), np.array(parts)
+    offsets = np.arange(10)[::-1].copy()
+    for module in (gathering, reference):
+        out = np.zeros(70, np.uint8)
+        module.copy_rows_in_parts(parts, addresses, 10, out)
+        np.testing.assert_array_equal(out.reshape(7, 10), array[rows])
+        module.collect_rows_in_parts(parts, addresses, offsets, 1, False, out)
+        np.testing.assert_array_equal(out.reshape(7, 10), array[rows][:, ::-1])

@@ -12,8 +12,8 @@ from numba.core import config
 from scipy import stats
 
 from loaderx.kernels.compilation import jitable
-from loaderx.kernels.draws import METHODS as LISTED
-from loaderx.kernels.draws import Draws, start_draws
+from loaderx.kernels.distributions import METHODS as LISTED
+from loaderx.kernels.distributions import Draws, start_draws
 from loaderx.kernels.random import fold
 from tests import reference
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba.core import config
 
-from loaderx.kernels import permutation
+from loaderx.kernels import feistel
 from tests import reference
 
 # Plain Python takes 0.4 ms for a row, so there every thirtieth size has to do.
@@ -27,11 +27,11 @@ def grid(rows):
 
 def keys_of(key, rounds):
     out = np.empty(rounds, np.uint32)
-    permutation.round_keys(np.uint64(key), out)
+    feistel.round_keys(np.uint64(key), out)
     return out
 
 
-def permute(places, rows, height, width, keys, kernel=permutation.permute):
+def permute(places, rows, height, width, keys, kernel=feistel.permute):
     places = np.asarray(places, np.int64)
     out = np.full(len(places), -1, np.int64)
     kernel(places, rows, height, width, keys, np.empty((2, len(places)), np.uint32), out)
@@ -109,7 +109,7 @@ def test_round_keys_equal_their_twin(key, rounds):
 
 @given(coordinate=words, key=words, modulus=st.integers(1, 2**31))
 def test_the_hash_of_a_coordinate_equals_its_twin(coordinate, key, modulus):
-    hashed = permutation.hash_coordinate(*map(np.uint32, (coordinate, key, modulus)))
+    hashed = feistel.hash_coordinate(*map(np.uint32, (coordinate, key, modulus)))
     assert hashed == reference.hash_coordinate(coordinate, key, modulus)
     assert hashed < modulus
 
@@ -117,7 +117,7 @@ def test_the_hash_of_a_coordinate_equals_its_twin(coordinate, key, modulus):
 @given(data=st.data(), modulus=st.one_of(st.integers(1, 2**31), st.just(2**31)))
 def test_modular_addition_equals_its_twin(data, modulus):
     coordinate, amount = (data.draw(st.integers(0, modulus - 1)) for _ in range(2))
-    total = permutation.add_modulo(*map(np.uint32, (coordinate, amount, modulus)))
+    total = feistel.add_modulo(*map(np.uint32, (coordinate, amount, modulus)))
     assert total == reference.add_modulo(coordinate, amount, modulus)
 
 

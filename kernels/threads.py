@@ -1,0 +1,194 @@
+"""Threads of one call: regions of Numba's threading layer where these are safe, and threads of our own elsewhere.
+
+Regions of the layers `omp` and `tbb` may be entered by several threads at once. Two threads in a region of `workqueue`
+abort the process, and in a forked child GNU OpenMP ends it. There a pool of our own shares the work: waking its threads
+takes longer, and nothing else is different.
+
+One call at a time is parallel, with the cores that no other call is busy on. Those that come meanwhile stay in the
+threads of their callers. So however many call, they have at most all other cores in addition.
+"""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Self
+
+import numba
+import numpy as np
+from numba.core import config
+from numpy.typing import NDArray
+
+from .numba_internals import layer_is_launched, num_threads
+from .uninterrupted import uninterrupted
+
+REGIONS = ("omp", "tbb")
+# Small work is not parallel. [2 cores, omp: a region adds 5 us, and pays for itself from 384 KB on that are gathered.
+# Where other programs want the cores, too, it may wait 12 ms for its last thread: that is for larger work only.]
+BYTES_PER_THREAD = 512 * 1024
+# [2 cores: 50 us to wake a thread of our own]
+POOL_FACTOR = 4
+
+# (bounds of the parts) -> None, and (part, begin, end) -> None
+Region = Callable[[NDArray[np.int64]], None]
+Part = Callable[[int, int, int], None]
+
+
+class ProcessThreads:
+    """Threads at work in one process."""
+
+    def __init__(self, *, forked: bool) -> None:
+        self._forked = forked
+        self._lock = threading.Lock()
+        self._busy = 0
+        self._divided = False
+        self._regions: bool | None = None
+        self._pool: ThreadPoolExecutor | None = None
+
+    def begin(self, count: int) -> int:
+        """Take up to `count` threads, the caller's own included; return how many there are."""
+        with self._lock:
+            free = 1 if self._divided else config.NUMBA_NUM_THREADS - self._busy
+            count = max(1, min(count, free))
+            self._busy += count
+            self._divided = self._divided or count > 1
+        return count
+
+    def end(self, count: int) -> None:
+        """Give back the threads that `begin` returned."""
+        with self._lock:
+            self._busy -= count
+            self._divided = self._divided and count == 1
+
+    def run(self, size: int, count: int, region: Region, part: Part) -> None:
+        """Run `size` samples in `count` parts at once: all of them by a `region`, or each by `part`."""
+        bounds = bounds_of(size, count)
+        if self.has_regions():
+            _run_region(region, bounds)
+        else:
+            self._run_pool(part, bounds)
+
+    def has_regions(self) -> bool:
+        """Tell whether parallel regions are safe here. The first call starts Numba's threading layer."""
+        if self._regions is None:
+            if config.DISABLE_JIT:
+                self._regions = True
+            else:
+                self._regions = not self._forked and uninterrupted(_start_layer) in REGIONS
+        return self._regions
+
+    def _run_pool(self, part: Part, bounds: NDArray[np.int64]) -> None:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(
+                max(1, config.NUMBA_NUM_THREADS - 1), thread_name_prefix="loaderx-kernels"
+            )
+        arguments = [
+            (number, int(bounds[number]), int(bounds[number + 1]))
+            for number in range(len(bounds) - 1)
+        ]
+        futures: list[Future[None]] = []
+        try:
+            for each in arguments[1:]:
+                futures.append(self._pool.submit(part, *each))  # noqa: PERF401 - kept if one fails
+        except RuntimeError:
+            # The interpreter ends, or the system has no more threads. What the pool has not begun is done here.
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+        try:
+            part(*arguments[0])
+            # The last first: what no other thread has begun by now is done here, however busy the machine is.
+            for number in range(len(arguments) - 1, 0, -1):
+                if number > len(futures) or futures[number - 1].cancel():
+                    part(*arguments[number])
+        finally:
+            # Of those that are cancelled nobody tells before a thread has looked at them.
+            begun = [future for future in futures if not future.cancelled()]
+            wait(begun)
+        for future in begun:
+            future.result()
+
+
+def bounds_of(size: int, count: int) -> NDArray[np.int64]:
+    """Return where each of `count` parts of `size` samples begins, and the end."""
+    return np.arange(count + 1, dtype=np.int64) * size // count
+
+
+def _start_layer() -> str:
+    try:
+        numba.get_num_threads()
+        return str(numba.threading_layer())
+    except ValueError:  # the layer that was asked for cannot be loaded
+        return ""
+
+
+def _run_region(region: Region, bounds: NDArray[np.int64]) -> None:
+    count = len(bounds) - 1
+    if config.DISABLE_JIT or num_threads() == count:
+        region(bounds)
+        return
+    # The number is one of the calling thread alone.
+    before = num_threads()
+    numba.set_num_threads(count)
+    try:
+        region(bounds)
+    finally:
+        numba.set_num_threads(before)
+
+
+def worthwhile(size: int, nbytes: int, bytes_per_thread: int) -> int:
+    """Return how many threads are worth their waking for `size` samples that are `nbytes` of work."""
+    count = nbytes // bytes_per_thread
+    if count > 1 and not _current[0].has_regions():
+        count = nbytes // (POOL_FACTOR * bytes_per_thread)
+    return max(1, min(size, count))
+
+
+class Team:
+    """Context of a call that has up to `most` threads: `count` of them."""
+
+    __slots__ = ("_most", "_process", "count")
+
+    def __init__(self, most: int, threads: int | None) -> None:
+        limit = num_threads() if threads is None else min(threads, config.NUMBA_NUM_THREADS)
+        self._most = min(most, limit)
+
+    def __enter__(self) -> Self:
+        self._process = _current[0]
+        self.count = self._process.begin(self._most)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        # To whom they were taken from: a user's code may have forked inside.
+        self._process.end(self.count)
+
+    def run(self, size: int, region: Region, part: Part) -> None:
+        """Run `size` samples in `count` parts at once."""
+        self._process.run(size, self.count, region, part)
+
+
+def run_shared(size: int, nbytes: int, threads: int | None, region: Region, part: Part) -> None:
+    """Run `size` samples that are `nbytes` of work, in parts at once where that is faster."""
+    most = worthwhile(size, nbytes, BYTES_PER_THREAD)
+    if most == 1:
+        part(0, 0, size)
+        return
+    with Team(most, threads) as team:
+        if team.count == 1:
+            part(0, 0, size)
+        else:
+            team.run(size, region, part)
+
+
+# A layer that was launched before this was imported, in a child of `multiprocessing`, may be that of the parent.
+_current = [
+    ProcessThreads(forked=layer_is_launched() and multiprocessing.parent_process() is not None)
+]
+
+
+def _forget_parent() -> None:
+    """In a forked child none of the threads lives on but the one that forked."""
+    _current[0] = ProcessThreads(forked=True)
+
+
+os.register_at_fork(after_in_child=_forget_parent)

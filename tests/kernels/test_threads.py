@@ -1,0 +1,345 @@
+"""Calls share the cores: one of them at a time is parallel, under every threading layer, after forks and in hooks."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+from numba.core import config
+
+from loaderx.kernels import threads
+from loaderx.kernels.threads import (
+    BYTES_PER_THREAD,
+    POOL_FACTOR,
+    ProcessThreads,
+    Team,
+    bounds_of,
+    run_shared,
+    worthwhile,
+)
+
+REPOSITORY = Path(__file__).parents[2]
+in_processes = pytest.mark.skipif(
+    bool(config.DISABLE_JIT), reason="plain Python has no threading layer"
+)
+
+# Whatever a program does, it counts the threads at work. `check` fails if there were ever more than its callers, and
+# the other cores that one of them found idle.
+PRELUDE = """
+import os, sys, threading, warnings
+import numba, numpy as np
+import loaderx as lx
+from loaderx import kernels, transforms as T
+from loaderx.kernels import threads
+
+peaks, parallel = [0], [0]
+class Counted(threads.ProcessThreads):
+    def begin(self, count):
+        count = super().begin(count)
+        peaks[0] = max(peaks[0], self._busy)
+        parallel[0] += count > 1
+        return count
+threads.ProcessThreads = Counted
+threads._current[0] = Counted(forked=False)
+
+generator = np.random.default_rng(0)
+images = generator.integers(0, 256, (1000, 40, 40, 3), np.uint8)
+rows = generator.integers(-1000, 1000, 900)
+augment = lx.pipeline([T.RandomCrop(32), T.RandomFlip(), T.Brightness(0.2), T.Normalize(0.5, 0.25)], seed=3)
+expected = (
+    images[rows],
+    kernels.normalize(images, 0.5, 0.25, threads=1),
+    augment(images, rows=rows, threads=1),
+)
+def call():
+    results = kernels.gather(images, rows), kernels.normalize(images, 0.5, 0.25), augment(images, rows=rows)
+    for result, wanted in zip(results, expected, strict=True):
+        assert np.array_equal(result, wanted)
+def check(callers=1):
+    assert peaks[0] < callers + numba.config.NUMBA_NUM_THREADS, peaks
+    assert parallel[0] > 0
+def own_threads():
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("loaderx-kernels")]
+"""
+CALLERS = """
+failed = []
+def many():
+    try:
+        for _ in range(15):
+            call()
+    except BaseException as error:
+        failed.append(error)
+callers = [threading.Thread(target=many) for _ in range(4)]
+for caller in callers:
+    caller.start()
+for caller in callers:
+    caller.join()
+assert not failed, failed
+check(4)
+print(numba.threading_layer(), len(own_threads()))
+"""
+FORKS = """
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside threads
+call()
+busy = [True]
+def many():
+    while busy[0]:
+        call()
+others = [threading.Thread(target=many) for _ in range(2)]
+for other in others:
+    other.start()
+children = []
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        try:
+            peaks[0] = parallel[0] = 0
+            call()
+            call()
+            check()
+            assert not threads._current[0].has_regions()
+            grandchild = os.fork()
+            if grandchild == 0:
+                call()
+                os._exit(0)
+            os._exit(os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]))
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+    children.append(child)
+codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+busy[0] = False
+for other in others:
+    other.join()
+assert codes == [0] * 5, codes
+call()
+print(numba.threading_layer(), len(own_threads()))
+"""
+HOOK = """
+def hook(batch):
+    call()
+    return {"data": augment(batch["data"])}
+loader = lx.DataLoader({"data": images}, batch_size=64, seed=1, transform=hook, output="numpy", workers=2)
+with iter(loader) as batches:
+    for step, batch in zip(range(12), batches):
+        wanted = augment(images, rows=loader.indices(step), positions=np.arange(64), threads=1)
+        assert np.array_equal(batch["data"], wanted)
+check(3)
+print(numba.threading_layer(), len(own_threads()))
+"""
+# With the layer of the parent, which the child does not know to be that.
+LATE_IMPORT = """
+import multiprocessing, os, warnings
+import numba, numpy as np
+warnings.simplefilter("ignore", DeprecationWarning)
+@numba.njit(parallel=True)
+def double(x):
+    for i in numba.prange(len(x)):
+        x[i] *= 2
+double(np.ones(100))
+def work():
+    from loaderx import kernels
+    source = np.arange(1 << 20).reshape(1024, -1)
+    assert np.array_equal(kernels.gather(source, np.arange(1024)[::-1]), source[::-1])
+child = multiprocessing.get_context("fork").Process(target=work)
+child.start()
+child.join(60)
+assert child.exitcode == 0, child.exitcode
+print(numba.threading_layer(), 0)
+"""
+PROGRAMS = {"callers": CALLERS, "forks": FORKS, "hook": HOOK}
+
+
+def run(program, layer, **settings):
+    """Run a program under a threading layer; return the layer and the number of threads of our own."""
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(REPOSITORY),
+            "NUMBA_THREADING_LAYER": layer,
+            "NUMBA_NUM_THREADS": "2",
+            **settings,
+        },
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    if layer == "omp" and "not initialized" in finished.stderr:
+        pytest.skip("this machine has no libgomp")
+    assert finished.returncode == 0, finished.stderr
+    used, own = finished.stdout.split()
+    assert used == layer
+    return int(own)
+
+
+@in_processes
+@pytest.mark.parametrize("layer", ["omp", "workqueue"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_calls_share_the_cores(program, layer):
+    own = run(PRELUDE + PROGRAMS[program], layer)
+    assert own == (0 if layer == "omp" else 1)
+
+
+@in_processes
+@pytest.mark.parametrize("layer", ["omp", "workqueue"])
+def test_a_forked_child_that_imports_the_kernels_is_safe(layer):
+    run(LATE_IMPORT, layer)
+
+
+@in_processes
+def test_a_layer_that_cannot_be_loaded_is_not_needed():
+    program = PRELUDE + "call()\nassert own_threads()\nprint('missing', 0)"
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUMBA_THREADING_LAYER": "safe", "NUMBA_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )  # fmt: skip
+    if "own_threads" in finished.stderr:
+        pytest.skip("this machine has TBB")
+    assert finished.returncode == 0, finished.stderr
+
+
+@pytest.fixture
+def process(monkeypatch):
+    """Threads of a process with four cores, in which nothing runs."""
+    monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 4)
+    found = ProcessThreads(forked=True)
+    monkeypatch.setattr(threads, "_current", [found])
+    return found
+
+
+def test_one_call_at_a_time_is_parallel(process):
+    with Team(8, 3) as first:
+        assert first.count == 3
+        with Team(8, 4) as second:
+            assert second.count == 1
+            assert process._busy == 4
+    with Team(8, 4) as third:
+        assert third.count == 4
+
+
+def test_a_call_leaves_the_cores_to_others_that_are_not_parallel(process):
+    with Team(8, 1), Team(8, 1):
+        with Team(8, 4) as third:
+            assert third.count == 2
+        with Team(1, 4) as fourth:
+            assert fourth.count == 1
+    assert process._busy == 0
+
+
+def test_an_error_gives_threads_back(process):
+    with pytest.raises(KeyError), Team(8, 4):
+        raise KeyError
+    assert (process._busy, process._divided) == (0, False)
+
+
+@pytest.mark.parametrize("given", [None, 2, 100])
+def test_numbas_number_of_threads_is_the_limit_unless_another_is_given(process, monkeypatch, given):
+    monkeypatch.setattr(threads, "num_threads", lambda: 3)
+    with Team(100, given) as team:
+        assert team.count == {None: 3, 2: 2, 100: 4}[given]
+
+
+def shared(size, nbytes, count, process):
+    """How samples are shared: the parts, and in which threads."""
+    found = []
+
+    def part(number, begin, end):
+        found.append((number, begin, end, threading.current_thread().name))
+
+    run_shared(size, nbytes, count, lambda parts: pytest.fail("a region in a forked child"), part)
+    return sorted(found)
+
+
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="plain Python has no threads of its own")
+def test_samples_are_shared_without_gaps(process):
+    own = threading.current_thread().name
+    parts = shared(10, 3 * POOL_FACTOR * BYTES_PER_THREAD, 4, process)
+    assert [part[:3] for part in parts] == [(0, 0, 3), (1, 3, 6), (2, 6, 10)]
+    assert parts[0][3] == own
+    assert all(part[3] == own or part[3].startswith("loaderx-kernels") for part in parts[1:])
+    assert bounds_of(10, 3).tolist() == [0, 3, 6, 10]
+
+
+def test_small_work_is_not_shared(process):
+    own = threading.current_thread().name
+    for size, nbytes in ((10, 2 * BYTES_PER_THREAD - 1), (1, 1 << 30), (0, 0)):
+        assert shared(size, nbytes, 4, process) == [(0, 0, size, own)]
+
+
+def test_threads_of_our_own_are_woken_for_more_work_than_those_of_numba(process):
+    for regions, nbytes in ((True, 20), (False, 20 * POOL_FACTOR)):
+        process._regions = regions
+        assert worthwhile(100, nbytes - 1, 10) == 1
+        assert worthwhile(100, nbytes, 10) == 2
+        assert worthwhile(3, 1 << 30, 10) == 3
+        assert worthwhile(0, 0, 10) == 1
+
+
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="plain Python has no threads of its own")
+def test_a_caller_does_what_no_other_thread_has_begun(process):
+    busy = threading.Event()
+    process._run_pool(lambda *part: None, bounds_of(4, 4))
+    blockers = [process._pool.submit(busy.wait, 60) for _ in range(3)]
+    parts = shared(8, 1 << 30, 4, process)
+    busy.set()
+    assert {part[3] for part in parts} == {threading.current_thread().name}
+    assert [part[0] for part in parts] == [0, 1, 2, 3]
+    assert all(blocker.result() for blocker in blockers)
+
+
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="plain Python has no threads of its own")
+def test_what_fails_in_another_thread_is_raised_after_all_have_ended(process):
+    ended = []
+
+    def part(number, begin, end):
+        if number == 1:
+            raise ValueError("part 1")
+        ended.append(number)
+
+    with pytest.raises(ValueError, match="part 1"):
+        run_shared(4, 1 << 30, 4, lambda parts: None, part)
+    assert sorted(ended) == [0, 2, 3]
+    assert process._busy == 0
+
+
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="plain Python has no threads of its own")
+def test_a_pool_that_starts_no_threads_leaves_the_work_to_the_caller(process, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    own = threading.current_thread().name
+    parts = shared(8, 1 << 30, 4, process)
+    assert [part[:3] for part in parts] == [(0, 0, 2), (1, 2, 4), (2, 4, 6), (3, 6, 8)]
+    assert {part[3] for part in parts} == {own}
+
+
+@in_processes
+def test_a_region_has_as_many_threads_as_the_call():
+    seen = []
+    before = numba.get_num_threads()
+    process = ProcessThreads(forked=False)
+    process._regions = True
+    process.run(4, 1, lambda parts: seen.append((numba.get_num_threads(), parts.tolist())), None)
+    assert seen == [(1, [0, 4])]
+    assert numba.get_num_threads() == before
+    with pytest.raises(ZeroDivisionError):
+        process.run(4, 1, lambda parts: 1 / 0, None)
+    assert numba.get_num_threads() == before
+
+
+def test_without_compilation_parts_run_in_the_calling_thread(monkeypatch):
+    monkeypatch.setattr(config, "DISABLE_JIT", 1)
+    seen = []
+    ProcessThreads(forked=False).run(5, 2, lambda parts: seen.append(np.array(parts)), None)
+    assert [parts.tolist() for parts in seen] == [[0, 2, 5]]
