@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numba import TypingError
 from numba.core import types
-from numba.core.errors import TypingError
 from numba.extending import overload
 from numpy.typing import ArrayLike, NDArray
 
