@@ -108,7 +108,7 @@ class Drop(Remainder):
     def __post_init__(self) -> None:
         if self.batch_size > self.rows:
             raise ArgumentError(
-                f"`batch_size` (={self.batch_size}) must not exceed the {self.rows} rows with remainder='drop': every "
+                f'`batch_size` (={self.batch_size}) must not exceed the {self.rows} rows with remainder="drop": every '
                 "batch would be dropped."
             )
 

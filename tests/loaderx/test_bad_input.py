@@ -188,8 +188,11 @@ def test_files_that_lie_differently_are_refused_with_the_advice_to_add_them(tmp_
         ({"remainder": ""}, ["`remainder` (='')", "'keep'", "'straddle'"]),
         ({"remainder": 0}, ["`remainder` (=0)", "'keep'", "'straddle'"]),
         ({"remainder": ["keep"]}, ["`remainder` (=['keep'])", "'keep'", "'straddle'"]),
-        ({"output": "torch"}, ["`output` (='torch')", '"jax" or "numpy"']),
-        ({"output": None}, ["`output` (=None)", '"jax" or "numpy"']),
+        (
+            {"output": "tensorflow"},
+            ["`output` (='tensorflow')", "'jax', 'numpy', 'torch', 'dlpack'"],
+        ),
+        ({"output": None}, ["`output` (=None)", "'jax', 'numpy', 'torch', 'dlpack'"]),
         ({"seed": -1}, ["`seed` (=-1)", "from 0 to 2**64 - 1"]),
         ({"seed": 2**64}, [f"`seed` (={2**64})", "from 0 to 2**64 - 1"]),
         ({"seed": 1.5}, ["`seed` (=1.5)", "an integer"]),

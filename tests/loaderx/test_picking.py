@@ -343,7 +343,7 @@ def state_of(loader):
 def test_a_state_of_other_weights_is_refused_unless_asked_for():
     state = state_of(weighted([1.0, 2.0, 3.0]))
     with iter(weighted([1.0, 2.0, 4.0])) as other:
-        with pytest.raises(StateError, match=r"its data is .*weights.* strict=False goes on"):
+        with pytest.raises(StateError, match=r"its data is .*weights.* strict=False continues"):
             other.set_state(state)
         other.set_state(state, strict=False)
         np.testing.assert_array_equal(next(other), weighted([1.0, 2.0, 4.0]).batch(1))
