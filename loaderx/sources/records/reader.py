@@ -93,7 +93,9 @@ class Kept:
                 chunk = file.read_chunk(number)
                 size = chunk[0].nbytes + chunk[1].nbytes
                 with self._lock:
-                    if size <= KEPT_BYTES:
+                    # A thread that waited until the chunk was there, and gone again, reads beside one that came later:
+                    # both must not count.
+                    if size <= KEPT_BYTES and key not in self._chunks:
                         self._chunks[key] = chunk
                         self._bytes += size
                     while self._bytes > KEPT_BYTES:

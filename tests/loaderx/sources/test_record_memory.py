@@ -93,6 +93,27 @@ def test_chunks_that_are_kept_take_bounded_memory(tmp_path, decoded, monkeypatch
     assert decoded == [*range(89, -1, -1), *list(range(99, -1, -1)) * (files - 1)]
 
 
+def test_a_chunk_that_two_threads_read_at_once_counts_once():
+    chunk = np.zeros(100, np.uint8), np.zeros(1, np.int64)
+    reads = []
+
+    class File:
+        def read_chunk(self, number):
+            reads.append(number)
+            if len(reads) == 1:
+                # Meanwhile another thread reads it, behind a lock of its own: the first one was given back.
+                kept._busy.clear()
+                kept.chunk(self, number)
+            return chunk
+
+    kept = reader.Kept()
+    file = File()
+    for _ in range(3):
+        assert kept.chunk(file, 0) is chunk
+    assert reads == [0, 0]
+    assert kept._bytes == 108
+
+
 def test_threads_that_need_one_group_decode_it_once(tmp_path, monkeypatch):
     source = ARDataset(write(tmp_path / "rows.ar", ARRAY, GROUPS["7"]), "f4", (50,))
     read_chunk = RecordFile.read_chunk
