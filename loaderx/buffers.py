@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 # JAX takes a NumPy buffer without a copy only from here on; it is also the size of a cache line.
 ALIGNMENT = 64
-# For tests: what a free slab is filled with, so that a reader of reused memory sees it at once.
-POISON: int | None = None
 
 
 class Lease:
@@ -54,13 +52,9 @@ class Slab:
         self.address = start + -start % ALIGNMENT
         self.nbytes = nbytes
 
-    def fill(self, value: int) -> None:
-        """Overwrite all of it."""
-        self._memory[:] = value
 
-
-class Return(weakref.ref[Lease]):
-    """What is heard of the end of a lease; a third of the cost of `weakref.finalize`."""
+class LeaseRef(weakref.ref[Lease]):
+    """Weak reference to a lease that keeps its slab for the next one; a third of the cost of `weakref.finalize`."""
 
     __slots__ = ("slab",)
 
@@ -68,41 +62,42 @@ class Return(weakref.ref[Lease]):
 
 
 class Pool:
-    """Slabs of one size. It grows while more than `keep` are in use, and shrinks back to that many."""
+    """Slabs of one size, of which at most `keep` are used again; a lease beyond those owns its slab alone."""
 
     def __init__(self, nbytes: int, keep: int) -> None:
         self._nbytes = nbytes
         self._keep = keep
         # Leases end in whichever thread drops the last reference, also inside a garbage collection that interrupts
-        # this very class: so there is no lock to wait for, only atomic operations of the deque.
-        self._free: deque[Slab] = deque()
-        # A weak reference must itself be kept to be heard of.
-        self._out: set[Return] = set()
+        # this very class: so there is no lock, only atomic operations. The callback of the weak references is the
+        # `append` of this deque itself: of an exception in Python code there, such as Ctrl-C, Python would only
+        # print a line, and the consumer's loop would continue.
+        self._ended: deque[LeaseRef] = deque()
+        # A weak reference that is not kept has no callback.
+        self._out: set[LeaseRef] = set()
 
     def lease(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """An array of that shape, which must fit into a slab; its contents are arbitrary."""
         try:
-            slab = self._free.pop()
+            ended = self._ended.pop()
         except IndexError:
             slab = Slab(self._nbytes)
+            if len(self._out) >= self._keep:
+                # An interrupt between `pop` and `discard` leaves the reference of an ended lease.
+                self._out.difference_update([ref for ref in tuple(self._out) if ref() is None])
+        else:
+            self._out.discard(ended)
+            slab = ended.slab
         # NumPy knows the dtypes of others, such as bfloat16, by their size only.
         own = dtype.isbuiltin == 1
         lease = Lease(slab, shape, dtype.str if own else f"|V{dtype.itemsize}")
-        ended = Return(lease, self._give_back)
-        ended.slab = slab
-        self._out.add(ended)
+        if len(self._out) < self._keep:
+            ref = LeaseRef(lease, self._ended.append)
+            ref.slab = slab
+            self._out.add(ref)
         array = np.asarray(lease)
         return array if own else array.view(dtype)
 
     @property
     def free(self) -> int:
         """How many slabs wait to be used."""
-        return len(self._free)
-
-    def _give_back(self, ended: Return) -> None:
-        self._out.discard(ended)
-        slab = ended.slab
-        if POISON is not None:
-            slab.fill(POISON)
-        if len(self._out) + len(self._free) < self._keep:
-            self._free.append(slab)
+        return len(self._ended)

@@ -549,7 +549,7 @@ def test_ctrl_c_while_waiting_is_a_keyboard_interrupt_and_loses_nothing():
 # and lets other threads run at the start of a function, after a call and at the end of a loop's body.
 SWITCHES = ("CALL", "JUMP_BACKWARD")
 # Called when a reference is dropped: what is raised in there is reported and lost, by Python itself.
-CALLBACKS = ("_give_back", "request_stop")
+CALLBACKS = ("request_stop",)
 
 
 def happens_at(number, action):
