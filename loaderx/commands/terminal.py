@@ -157,11 +157,14 @@ def signals_interrupt() -> Generator[list[int]]:
     arrived: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        code = frame and frame.f_code
-        if code and any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
-            # JAX has such a callback: what it raises is lost, so the signal comes once more.
-            threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
-            return
+        callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+        while frame is not None:
+            if frame.f_code in callbacks:
+                # JAX has such a callback: what it raises is lost, so the signal comes once more. On a busy machine
+                # that is before this very call ends, so it is looked for among the callers, too.
+                threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+                return
+            frame = frame.f_back
         arrived.append(number)
         raise KeyboardInterrupt
 

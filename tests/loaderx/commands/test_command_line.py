@@ -419,9 +419,10 @@ def interrupted_import(*_, **__):
     assert (finished.returncode, finished.stderr) == (130, "loaderx inspect: stopped\n")
 
 
-def test_a_signal_in_a_callback_of_the_garbage_collector_is_not_lost(tmp_path):
+@pytest.mark.parametrize("repeated", ["late", "at once"])
+def test_a_signal_in_a_callback_of_the_garbage_collector_is_not_lost(tmp_path, repeated):
     program = """
-import gc, signal, sys, time
+import gc, signal, sys, threading, time
 import loaderx.commands.tables as tables
 from loaderx.cli import main
 
@@ -435,8 +436,18 @@ def collect(path):
     time.sleep(100)
 
 tables.kind_of = collect
-sys.exit(main())
 """
+    if repeated == "at once":
+        # As on a busy machine, where the thread of the timer is done before it counts as started.
+        program += """
+start = threading.Timer.start
+def slow_start(timer):
+    threading.Timer.start = start
+    start(timer)
+    time.sleep(0.1)
+threading.Timer.start = slow_start
+"""
+    program += "sys.exit(main())"
     finished = run("inspect", "x.npy", cwd=tmp_path, program=("-c", program))
     assert (finished.returncode, finished.stderr) == (130, "loaderx inspect: stopped\n")
 
