@@ -3,6 +3,7 @@
 import faulthandler
 import os
 import signal
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +14,11 @@ import pytest
 CACHE = Path(__file__).parents[1] / ".pytest_cache" / "loaderx"
 os.environ["LOADERX_CACHE_DIR"] = str(CACHE / "chains")
 os.environ["NUMBA_CACHE_DIR"] = str(CACHE / "kernels")
+
+# Compiled Python files are written also where PYTHONDONTWRITEBYTECODE is set: without them every process that a test
+# starts compiles all of the library, a quarter of its time, and every worker all of the tests.
+os.environ["PYTHONDONTWRITEBYTECODE"] = ""
+sys.dont_write_bytecode = False
 
 # Tests with other frameworks run in an environment that has them: `make test-frameworks`.
 collect_ignore = ["frameworks"] if find_spec("torch") is None else []
