@@ -34,9 +34,9 @@ STDERR = pytest.StashKey()
 # Tests of these folders share processes that take long to start: one worker runs them all.
 TOGETHER = ("tests/distributed/",)
 # Tests of these wait for processes of their own: any worker runs any of them.
-APART = ("tests/examples/test_small_programs.py", "tests/test_plain_python.py")
+APART = ("tests/examples/test_small_programs.py",)
 # Long single tests come first: begun as the last, they would leave the other workers without work.
-FIRST = (*TOGETHER, *APART, "tests/test_readme.py")
+FIRST = (*TOGETHER, "tests/test_plain_python.py", *APART, "tests/test_readme.py")
 
 
 def heed_signals():
@@ -62,11 +62,9 @@ def pytest_runtest_protocol(item):
     """
     marker = item.get_closest_marker("timeout")
     seconds = marker.args[0] if marker else float(item.config.getini("timeout"))
+    # It replaces that of the test before: to cancel each would take another half of a millisecond.
     faulthandler.dump_traceback_later(seconds + GRACE, exit=True, file=item.config.stash[STDERR])
-    try:
-        return (yield)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+    return (yield)
 
 
 def pytest_unconfigure(config):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numba.core import config
 from scipy import stats
 
-from loaderx.kernels.compilation import jitable
+from loaderx.kernels.compilation import jitable, kernel
 from loaderx.kernels.distributions import METHODS as LISTED
 from loaderx.kernels.distributions import Draws, start_draws
 from loaderx.kernels.random import fold
@@ -87,7 +87,7 @@ METHODS = {
 }
 
 
-@numba.njit
+@kernel
 def fill(keys, method, first, second, out):
     for i in range(out.shape[0]):
         rng = start_draws(keys[i])
@@ -377,7 +377,7 @@ def arrange(rng, row):
     row[21:27] = rng.permutation(TABLE).reshape(-1)
 
 
-@numba.njit
+@kernel
 def arrange_all(state, out):
     rng = start_draws(np.uint64(state))
     for k in range(out.shape[0]):

@@ -1,14 +1,14 @@
 """Channels come apart and together again, tables are looked up and values counted, compiled as in plain Python."""
 
-import numba
 import numpy as np
 import pytest
 
 from loaderx.kernels import tones
+from loaderx.kernels.compilation import kernel
 
 JIT = [
     pytest.param(lambda function: function, id="plain"),
-    pytest.param(numba.njit, id="compiled"),
+    pytest.param(kernel, id="compiled"),
 ]
 
 

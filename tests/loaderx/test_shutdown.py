@@ -19,7 +19,25 @@ from tests.waiting import join, started
 HOME = CACHE / "exits"
 
 
-@pytest.mark.parametrize("way", EXITS)
+# Most of the time is that of starting programs: others are left to `make test-long`.
+USUAL = (
+    "plain end",
+    "exception",
+    "sys.exit",
+    "break in a function",
+    "generator half-way",
+    "iterator kept",
+    "in a cycle",
+    "in a thread",
+    "queued by a daemon thread",
+    "pytest",
+    "interrupted cell",
+)
+
+
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[] if way in USUAL else [pytest.mark.long]) for way in EXITS]
+)
 def test_a_program_ends_with_its_own_status_and_in_silence(way):
     # Loaders differ from way to way.
     run_to_the_end(way, random.Random(list(EXITS).index(way)), HOME)
