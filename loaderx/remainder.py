@@ -7,8 +7,9 @@ pad       the last batch of each epoch is filled with rows from the start of tha
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from .errors import ArgumentError
 
@@ -33,6 +34,8 @@ class Remainder(ABC):
     adds_mask: ClassVar[bool] = False
     # Whether all batches of an endless stream have the same size.
     one_size: ClassVar[bool] = True
+    # Whether a batch may hold samples of more than one epoch.
+    crosses_epochs: ClassVar[bool] = False
 
     rows: int
     batch_size: int
@@ -60,7 +63,17 @@ class Remainder(ABC):
 
     def start(self, position: int) -> int:
         """Return where the batch begins that a stream at `position` continues with."""
-        return position
+        return position + int(self.left_out(position % self.rows))
+
+    # The next two take numbers, or JAX's arrays of them while a function is traced: so there is no `if`.
+
+    def valid(self, place: Any, minimum: Callable[[Any, Any], Any] = min) -> Any:
+        """Return how many samples a batch has that begins at `place` of an epoch of an endless stream."""
+        return minimum(self.batch_size, self.rows - place)
+
+    def left_out(self, place: Any) -> Any:
+        """Return how many rows from `place` of an epoch on are in no batch."""
+        return 0
 
     @abstractmethod
     def span(self, position: int, end: int | None) -> Span:
@@ -71,6 +84,10 @@ class Straddle(Remainder):
     """Batches that continue into the next epoch."""
 
     name = "straddle"
+    crosses_epochs = True
+
+    def valid(self, place: Any, minimum: Callable[[Any, Any], Any] = min) -> Any:
+        return self.batch_size
 
     def position_of(self, step: int) -> int:
         return step * self.batch_size
@@ -96,7 +113,7 @@ class Keep(Remainder):
         return (self.rows - position % self.rows) % self.batch_size
 
     def span(self, position: int, end: int | None) -> Span:
-        valid = min(self.batch_size, self.rows - position % self.rows)
+        valid = self.valid(position % self.rows)
         return Span(position, valid, valid, position + valid)
 
 
@@ -116,9 +133,12 @@ class Drop(Remainder):
     def steps_per_epoch(self) -> int:
         return self.rows // self.batch_size
 
-    def start(self, position: int) -> int:
-        left = self.rows - position % self.rows
-        return position + left if left < self.batch_size else position
+    def valid(self, place: Any, minimum: Callable[[Any, Any], Any] = min) -> Any:
+        return self.batch_size
+
+    def left_out(self, place: Any) -> Any:
+        left = self.rows - place
+        return left * (left < self.batch_size)
 
     def span(self, position: int, end: int | None) -> Span:
         size = self.batch_size
@@ -132,7 +152,7 @@ class Pad(Remainder):
     adds_mask = True
 
     def span(self, position: int, end: int | None) -> Span:
-        valid = min(self.batch_size, self.rows - position % self.rows)
+        valid = self.valid(position % self.rows)
         return Span(position, valid, self.batch_size, position + valid)
 
 

@@ -110,7 +110,7 @@ class DeviceLoader:
     @property
     def steps_per_epoch(self) -> int:
         """Batches of one epoch; with "straddle", whole batches that its rows make up."""
-        if self._policy.name == "straddle":
+        if self._policy.crosses_epochs:
             return max(1, self.rows // self.batch_size)
         return self._policy.steps_per_epoch
 
@@ -215,28 +215,20 @@ class DeviceLoader:
         return {name: given[name] for name in self.data}
 
     def _make_next(self, state: DeviceState, data: dict[str, jax.Array]) -> tuple[Any, DeviceState]:
-        size, rows = self.batch_size, np.uint32(self.rows)
-        # Restored for data that lost rows since, a place may be beyond them: the shuffle must not walk for ever.
-        place, epoch = jnp.minimum(state.place, rows - 1), state.epoch
-        if self._policy.name == "drop":
-            # As in a state of the host that stands among the rows which are dropped.
-            place, epoch = self._beyond_dropped(place, epoch)
-        ahead = np.arange(size, dtype=np.uint32)
-        if self._policy.name == "pad":
-            valid = jnp.minimum(np.uint32(size), rows - place)
-            # Of two numbers below 2^31 the sum is below 2^32.
-            places, epochs = (place + ahead % rows) % rows, jnp.broadcast_to(epoch, size)
-            mask, following = jnp.asarray(ahead < valid), place + valid
-        else:
-            reached = place + ahead % rows
-            epochs = epoch + ahead // rows + (reached >= rows).astype(jnp.uint32)
-            places = jnp.where(reached >= rows, reached - rows, reached)
-            mask, following = None, place + np.uint32(size % self.rows)
-            epoch = epoch + np.uint32(size // self.rows)
-        passed = following >= rows
-        place, epoch = jnp.where(passed, following - rows, following), epoch + passed
-        if self._policy.name == "drop":
-            place, epoch = self._beyond_dropped(place, epoch)
+        rows = np.uint32(self.rows)
+        # Restored for data that lost rows since, a place may be beyond them: the shuffle must not walk for ever. It may
+        # also be among the rows that are left out, in a state of the host.
+        epoch, place = self._start(state.epoch, jnp.minimum(state.place, rows - 1))
+        ahead = np.arange(self.batch_size, dtype=np.uint32)
+        # Of two numbers below 2^31 the sum is below 2^32.
+        places, passed = self._wrapped(place + ahead % rows)
+        epochs = jnp.broadcast_to(epoch, self.batch_size)
+        if self._policy.crosses_epochs:
+            epochs = epochs + ahead // rows + passed
+        valid = jnp.asarray(self._policy.valid(place, jnp.minimum), jnp.uint32)
+        mask = jnp.asarray(ahead < valid) if self._policy.adds_mask else None
+        place, passed = self._wrapped(place + valid % rows)
+        epoch, place = self._start(epoch + valid // rows + passed, place)
         seed = (state.seed[0], state.seed[1])
         numbers = self._rows_at(seed, epochs, places)
         # All numbers are rows: without a check of that XLA compiles less.
@@ -261,10 +253,15 @@ class DeviceLoader:
         (carry, state), metrics = jax.lax.scan(step, (carry, state), None, length=steps)
         return carry, state, metrics
 
-    def _beyond_dropped(self, place: jax.Array, epoch: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """A place that begins a batch: the next epoch where the rest does not fill one."""
-        over = np.uint32(self.rows) - place < self.batch_size
-        return jnp.where(over, np.uint32(0), place), epoch + over
+    def _start(self, epoch: jax.Array, place: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the epoch and the place in it at which the next batch begins."""
+        place, passed = self._wrapped(place + self._policy.left_out(place))
+        return epoch + passed, place
+
+    def _wrapped(self, place: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return a place in an epoch, and 1 if it is in the next one."""
+        passed = (place >= np.uint32(self.rows)).astype(jnp.uint32)
+        return place - passed * np.uint32(self.rows), passed
 
     def _structured(self, batch: dict[str, Any]) -> Any:
         """A batch like the data, and like those of a DataLoader."""
@@ -284,7 +281,7 @@ class DeviceLoader:
         def keys_of(epoch: jax.Array) -> jax.Array:
             return shuffle.keys(fold(stream, (epoch, np.uint32(0))))
 
-        if self._policy.name != "straddle":
+        if not self._policy.crosses_epochs:
             return shuffle.at(places, keys_of(first))
         # A batch lies in a few epochs at most. One after the other: two at once take twice as long to compile.
         count = (self.batch_size + self.rows - 2) // self.rows + 1
