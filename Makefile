@@ -7,7 +7,7 @@ FRAMEWORKS := .venv-frameworks
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 
 # How many processes share the tests: files of tests, so that what one of them compiles is compiled once, but for the
-# folders and single tests that tests/conftest.py names. In the order of their names, by which those with long single
+# folders that tests/conftest.py names. In the order of their names, by which those with long single
 # tests (of distributed programs, examples) are not the last.
 PROCESSES := 2
 

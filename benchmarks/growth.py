@@ -118,9 +118,10 @@ def growth_of_batch(
         written = write(work, Path(files))
 
         def measure(entry: Entry, grown: Workload) -> Callable[[], float]:
-            entry.restart()
             if grown.batch_size == sizes[0]:
                 entry.prepare(grown)
+            else:
+                entry.restart()
             entry.open(grown)
             return lambda: entry.rows_per_second(SECONDS)
 

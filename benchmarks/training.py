@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -28,6 +29,12 @@ class Network(nnx.Module):
         return self.last(hidden.mean(axis=(1, 2)))
 
 
+@partial(nnx.jit, static_argnames="classes")
+def new_network(classes: int) -> Network:
+    """Compiled in one piece: array by array it takes twice as long."""
+    return Network(classes, nnx.Rngs(0))
+
+
 @nnx.jit
 def train_step(model: Network, optimizer: Any, images: jax.Array, labels: jax.Array) -> jax.Array:
     def loss_of(model: Network) -> jax.Array:
@@ -40,7 +47,7 @@ def train_step(model: Network, optimizer: Any, images: jax.Array, labels: jax.Ar
 
 def train(batches: Iterator[Batch], steps: int, classes: int) -> dict[str, float]:
     """Train for so many steps; seconds in all, and those spent waiting for a batch on the device."""
-    model = Network(classes, nnx.Rngs(0))
+    model = new_network(classes)
     optimizer = nnx.Optimizer(model, optax.sgd(0.01), wrt=nnx.Param)
     _step(model, optimizer, batches, classes)  # compiles
     waited = loss = 0.0

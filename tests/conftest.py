@@ -33,10 +33,8 @@ GRACE = 60  # seconds for what cleans up
 STDERR = pytest.StashKey()
 # Tests of these folders share processes that take long to start: one worker runs them all.
 TOGETHER = ("tests/distributed/",)
-# Tests of these wait for processes of their own: any worker runs any of them.
-APART = ("tests/examples/test_small_programs.py",)
 # Long single tests come first: begun as the last, they would leave the other workers without work.
-FIRST = (*TOGETHER, "tests/test_plain_python.py", *APART, "tests/test_readme.py")
+FIRST = (*TOGETHER, "tests/test_plain_python.py", "tests/examples/", "tests/test_readme.py")
 
 
 def heed_signals():
@@ -84,11 +82,11 @@ def pytest_collection_finish():
 
 
 def scope_of(nodeid):
-    """Return what a worker takes at once: a file of tests, a folder of them or a single test."""
+    """Return what a worker takes at once: a file of tests, or a folder of them."""
     for folder in TOGETHER:
         if nodeid.startswith(folder):
             return folder
-    return nodeid if nodeid.startswith(APART) else nodeid.partition("::")[0]
+    return nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)

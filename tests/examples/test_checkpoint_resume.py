@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "checkpoint_resume.py"
+OPTIONS = ["--steps=10", "--save-every=5"]
 PATIENCE = 110  # seconds for one run, which takes about five
 
 # Runs the example, which stands still in the middle of step 7 once it has announced it.
@@ -25,20 +26,9 @@ runpy.run_path(sys.argv[0], {"print": print_and_stop}, "__main__")
 """
 
 
-def run(folder):
-    finished = subprocess.run(
-        [sys.executable, EXAMPLE, folder, "--steps=10", "--save-every=5"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout.splitlines()
-
-
 def run_and_kill(folder, errors):
     """What a run printed until it was killed in the middle of step 7."""
-    command = [sys.executable, "-c", STOPPING, EXAMPLE, folder, "--steps=10", "--save-every=5"]
+    command = [sys.executable, "-c", STOPPING, EXAMPLE, folder, *OPTIONS]
     lines = []
     with (
         errors.open("w") as stderr,
@@ -72,8 +62,8 @@ def digests_of(what, lines):
 
 
 @pytest.mark.timeout(4 * PATIENCE)
-def test_killed_and_started_again_the_weights_are_those_of_an_uninterrupted_run(tmp_path):
-    uninterrupted = run(tmp_path / "uninterrupted")
+def test_killed_and_started_again_the_weights_are_those_of_an_uninterrupted_run(run, tmp_path):
+    uninterrupted = run(EXAMPLE.name, tmp_path / "uninterrupted", *OPTIONS).splitlines()
     assert steps_of(uninterrupted) == list(range(1, 11))
     assert not any(line.startswith("restored") for line in uninterrupted)
 
@@ -82,7 +72,7 @@ def test_killed_and_started_again_the_weights_are_those_of_an_uninterrupted_run(
     assert steps_of(killed) == list(range(1, 8))
     assert killed == uninterrupted[: len(killed)]
 
-    restarted = run(folder)
+    restarted = run(EXAMPLE.name, folder, *OPTIONS).splitlines()
     assert restarted[0].startswith("restored step 5: ")
     assert digests_of("restored", restarted) == digests_of("saving", killed)
     # Steps 6 and 7 are done again, with the same loss.

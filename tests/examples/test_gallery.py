@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from loaderx import transforms
@@ -13,26 +14,31 @@ from loaderx.transforms.image import ImageTransform
 from loaderx.transforms.moving import MovingTransform
 
 ROOT = Path(__file__).parents[2]
-SIZE = 24
+PROGRAM = ROOT / "examples" / "gallery.py"
+SIZE = 20
 
+# What the tiles are, and then the program itself, in one process: imports take as long as the drawing.
 # In plain Python: compiling them all takes longer than so few pixels. What comes out is the same.
 SCRIPT = """
 import json, sys
-sys.path.insert(0, {examples!r})
+program, tile_size, *sys.argv[1:] = sys.argv[1:]
+from pathlib import Path
+sys.path.insert(0, str(Path(program).parent))
 import gallery
-rows = list(gallery.catalogue({size})) + list(gallery.draws({size}))
+rows = list(gallery.catalogue(int(tile_size))) + list(gallery.draws(int(tile_size)))
 original = rows[0][1][0].image
 print(json.dumps([
     [tile.name, list(tile.image.shape), tile.image.shape == original.shape and bool((tile.image == original).all())]
     for _, tiles in rows for tile in tiles
 ]))
+gallery.main()
 """
 
 
 def run(*arguments):
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
     finished = subprocess.run(
-        [sys.executable, *arguments],
+        [sys.executable, *map(str, arguments)],
         env=environment,
         cwd=ROOT,
         capture_output=True,
@@ -43,8 +49,15 @@ def run(*arguments):
     return finished.stdout
 
 
-def test_every_image_op_is_there_and_none_leaves_the_photograph_as_it_is():
-    tiles = json.loads(run("-c", SCRIPT.format(examples=str(ROOT / "examples"), size=SIZE)))
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """What the tiles of both sheets are, and the folder where the sheets are."""
+    folder = tmp_path_factory.mktemp("gallery")
+    return json.loads(run("-c", SCRIPT, PROGRAM, SIZE, folder, "--size", "8")), folder
+
+
+def test_every_image_op_is_there_and_none_leaves_the_photograph_as_it_is(drawn):
+    tiles, _ = drawn
     image_ops = {
         name
         for name, op in vars(transforms).items()
@@ -54,19 +67,17 @@ def test_every_image_op_is_there_and_none_leaves_the_photograph_as_it_is():
     (first, shape, same), *others = tiles
     assert (first, shape, same) == ("original", [SIZE, SIZE, 3], True)
     # Half of the draws of Maybe are the photograph, and one of 14 ops of the policies is.
-    drawn = {"Maybe", "RandAugment", "TrivialAugment"}
-    assert [name for name, _, same in others if same and name not in drawn] == []
-    for policy in drawn:
+    policies = {"Maybe", "RandAugment", "TrivialAugment"}
+    assert [name for name, _, same in others if same and name not in policies] == []
+    for policy in policies:
         assert not all(same for name, _, same in others if name == policy)
 
 
-def test_the_sheets_are_drawn_and_twice_the_same(tmp_path):
-    for name in ("first", "again"):
-        folder = tmp_path / name
-        folder.mkdir()
-        run(str(Path("examples") / "gallery.py"), str(folder), "--size", "8")
+def test_the_sheets_are_drawn_and_twice_the_same(drawn, tmp_path):
+    _, before = drawn
+    run(PROGRAM, tmp_path, "--size", "8")
     for sheet in ("gallery.png", "policies.png"):
-        first, again = (tmp_path / name / sheet for name in ("first", "again"))
+        first, again = (folder / sheet for folder in (before, tmp_path))
         assert first.read_bytes() == again.read_bytes()
         with Image.open(first) as image:
             assert image.width == 10 + 8 * (8 + 10)

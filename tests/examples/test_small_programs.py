@@ -1,7 +1,6 @@
 """The small examples run to the end, and show what they are about."""
 
 import importlib.util
-import os
 import re
 import subprocess
 import sys
@@ -10,20 +9,9 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PATIENCE = 110  # seconds for one run, which takes about five, and more with nothing compiled before
-
-
-def run(name, *arguments, cwd, **environment):
-    finished = subprocess.run(
-        [sys.executable, EXAMPLES / name, *arguments],
-        cwd=cwd,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout
+PATIENCE = (
+    110  # seconds for a process, which takes about two, and more with nothing compiled before
+)
 
 
 def numbers(pattern, text):
@@ -39,16 +27,29 @@ def assert_compared_where_installed(library, output, verdict):
     assert verdict in output
 
 
-def test_what_loadax_did_is_done(tmp_path):
-    output = run("from_loadax.py", "--items=6", "--batch-size=2", cwd=tmp_path)
+def test_what_loadax_did_is_done(run):
+    output = run("from_loadax.py", "--items=6", "--batch-size=2")
     assert_compared_where_installed("loadax", output, "3 batches, equal in both")
     assert output.startswith("loaderx: [[2, 4], [6, 8], [10, 12]]\n")
     assert "sums of the batches: [6, 14, 22]" in output
     assert "two walks: one is at [3, 4], the other at [1, 2]" in output
 
 
-def test_what_grain_did_is_done(tmp_path):
-    output = run("from_grain.py", "--rows=300", cwd=tmp_path)
+def test_a_process_of_its_own_prints_the_same(run, tmp_path):
+    finished = subprocess.run(
+        [sys.executable, EXAMPLES / "from_loadax.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    assert finished.stdout == run("from_loadax.py")
+
+
+def test_what_grain_did_is_done(run):
+    output = run("from_grain.py", "--rows=300")
     assert_compared_where_installed(
         "grain", output, "4 batches, equal in both but for the last bit"
     )
@@ -59,16 +60,16 @@ def test_what_grain_did_is_done(tmp_path):
     assert "resumed at step 1: the same batch again" in output
 
 
-def test_what_torch_did_is_done(tmp_path):
-    output = run("from_torch.py", "--rows=300", cwd=tmp_path)
+def test_what_torch_did_is_done(run):
+    output = run("from_torch.py", "--rows=300")
     assert_compared_where_installed("torch", output, "5 batches, equal in both")
     assert numbers(r"differ from its __getitem__ by at most (\S+)", output)[0] < 1e-6
     low, high = numbers(r"every class is (\S+)% to (\S+)% of", output)
     assert 8 < low <= 10 <= high < 12
 
 
-def test_what_cyreal_did_is_done(tmp_path):
-    output = run("from_cyreal.py", "--rows=300", cwd=tmp_path)
+def test_what_cyreal_did_is_done(run):
+    output = run("from_cyreal.py", "--rows=300")
     assert_compared_where_installed("cyreal", output, "equal in every image")
     (steps,) = re.findall(r"^loaderx: (\d+) steps", output, re.M)
     assert int(steps) == 3
@@ -77,8 +78,8 @@ def test_what_cyreal_did_is_done(tmp_path):
     assert "from disk, in a scan: 10 steps" in output
 
 
-def test_skeletons_from_array_record_are_learned(tmp_path):
-    output = run("array_record_skeletons.py", cwd=tmp_path)
+def test_skeletons_from_array_record_are_learned(run):
+    output = run("array_record_skeletons.py", "--rows=80", "--batch-size=8")
     in_memory, in_file = numbers(r"(\S+) MB of skeletons, (\S+) MB in the file", output)
     assert in_file < in_memory
     (first,), (last,) = (numbers(rf"step {step}: loss (\S+)", output) for step in (1, 60))
@@ -88,8 +89,9 @@ def test_skeletons_from_array_record_are_learned(tmp_path):
 
 
 @pytest.mark.parametrize("debug", ["", "1"])
-def test_a_transform_of_ones_own_is_the_same_compiled_and_in_plain_python(debug, tmp_path):
-    output = run("custom_transform.py", cwd=tmp_path, LOADERX_DEBUG=debug)
+def test_a_transform_of_ones_own_is_the_same_compiled_and_in_plain_python(run, monkeypatch, debug):
+    monkeypatch.setenv("LOADERX_DEBUG", debug)
+    output = run("custom_transform.py")
     corner, inside = numbers(r"times (\S+) in a corner, (\S+) inside", output)
     assert corner < 0.6
     assert inside > 0.99
@@ -101,17 +103,17 @@ def test_a_transform_of_ones_own_is_the_same_compiled_and_in_plain_python(debug,
     assert "sum 1.000" in output
 
 
-def test_random_windows_of_tokens_are_learned_and_a_run_goes_on_where_it_was(tmp_path):
-    output = run("tokens_nanogpt.py", "--words=5000", cwd=tmp_path)
+def test_random_windows_of_tokens_are_learned_and_a_run_goes_on_where_it_was(run):
+    output = run("tokens_nanogpt.py", "--words=5000", "--batch-size=8", "--steps=80")
     inputs, targets = re.findall(r"^(?:inputs|targets): +'(.*)'$", output, re.M)
     assert inputs[1:] == targets[:-1]
-    first, last = numbers(r"step 1: loss (\S+), step 120: loss (\S+)", output)
+    first, last = numbers(r"step 1: loss (\S+), step 80: loss (\S+)", output)
     assert last < first / 2
-    assert "resumed at step 60: the same 60 losses again" in output
+    assert "resumed at step 40: the same 40 losses again" in output
 
 
-def test_masks_and_boxes_stay_on_their_image(tmp_path):
-    output = run("segmentation_masks.py", "--sheet=sheet.png", cwd=tmp_path)
+def test_masks_and_boxes_stay_on_their_image(run, tmp_path):
+    output = run("segmentation_masks.py", "--sheet=sheet.png")
     right, wrong = numbers(
         r"right for (\S+)% of the pixels, that of other images for (\S+)%", output
     )

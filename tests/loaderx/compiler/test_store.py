@@ -2,13 +2,20 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import textwrap
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import loaderx as lx
+from loaderx.compiler import passes
+from loaderx.kernels.caching import files, store
 from tests.kernels.caching.lock_holder import holder
 
 REPOSITORY = Path(__file__).parents[3]
@@ -90,77 +97,57 @@ def run(tmp_path, program):
     return finished(start(tmp_path, program))
 
 
+def in_this_process(definition=DEFINITION):
+    """The same in this process, which has nothing in memory: what it takes from the disk is what others would."""
+    names = {"__name__": __name__}
+    exec(definition, names)
+    passes._LOADED.clear()
+    run = lx.pipeline([names["shift"](amount=2.0)])
+    samples = np.zeros((2, 3), np.float32)
+    result = run(samples)
+    chain = run.chain(lx.Spec((3,), np.float32), samples[0])
+    (segment,) = chain.phases[0].segments
+    return {"result": result[0].tolist(), "cached": segment.program.cached}
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """The folder of compiled ops of this process."""
+    monkeypatch.setenv("LOADERX_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
 IN_A_NOTEBOOK = f"""
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
 for cell in ({DEFINITION!r}, {RUN!r}):
     shell.run_cell(cell).raise_error()
 """
-PROGRAMS = {
-    "in the program": DEFINITION + RUN,
-    "in a notebook": IN_A_NOTEBOOK,
-    "in a module": "import loaderx as lx\nfrom own import shift" + RUN,
-}
 
 
-@pytest.mark.parametrize("where", PROGRAMS)
-def test_a_transform_defined_anywhere_is_compiled_by_one_process_and_loaded_by_the_next(
-    tmp_path, where
+def test_a_transform_defined_in_a_notebook_is_compiled_by_one_process_and_loaded_by_the_next(
+    tmp_path,
 ):
-    if where == "in a notebook":
-        pytest.importorskip("IPython")
-    (tmp_path / "own.py").write_text(DEFINITION)
-    assert run(tmp_path, PROGRAMS[where]) == {"result": SHIFTED, "cached": False}
-    assert run(tmp_path, PROGRAMS[where]) == {"result": SHIFTED, "cached": True}
+    pytest.importorskip("IPython")
+    assert run(tmp_path, IN_A_NOTEBOOK) == {"result": SHIFTED, "cached": False}
+    assert run(tmp_path, IN_A_NOTEBOOK) == {"result": SHIFTED, "cached": True}
 
 
 PACKAGE = {
-    "own/__init__.py": "",
-    "own/tools.py": "import numba\n\n@numba.njit\ndef gain(value):\n    return value + 1\n",
-    "own/config.py": "LEVEL = 10.0\n",
-    "own/ops.py": """
+    "package/__init__.py": "",
+    "package/tools.py": "import numba\n\n@numba.njit\ndef gain(value):\n    return value + 1\n",
+    "package/config.py": "LEVEL = 10.0\n",
+    "package/ops.py": """
 import loaderx as lx
-import own.config
-from own import tools
+import package.config
+from package import tools
 
 @lx.transform
 def shift(x, amount):
     for i in range(x.shape[0]):
-        x[i] = tools.gain(x[i]) * amount + own.config.LEVEL
+        x[i] = tools.gain(x[i]) * amount + package.config.LEVEL
 """,
 }
-
-
-def test_a_change_in_a_file_that_a_transform_uses_is_seen_by_the_next_process(tmp_path):
-    (tmp_path / "own").mkdir()
-    for name, text in PACKAGE.items():
-        (tmp_path / name).write_text(text)
-    program = "import loaderx as lx\nfrom own.ops import shift" + RUN
-    assert run(tmp_path, program) == {"result": [12.0] * 3, "cached": False}
-
-    # Longer than they were: Python itself tells sources apart by size and by the second they were written in.
-    changed = PACKAGE["own/tools.py"].replace("value + 1", "value + 1 + 1")
-    (tmp_path / "own/tools.py").write_text(changed)
-    assert run(tmp_path, program) == {"result": [14.0] * 3, "cached": False}
-
-    (tmp_path / "own/config.py").write_text("LEVEL = 20.00\n")
-    assert run(tmp_path, program) == {"result": [24.0] * 3, "cached": False}
-
-    # What lies in other lines of the file does not count.
-    (tmp_path / "own/tools.py").write_text("# A remark.\n\n" + changed)
-    assert run(tmp_path, program) == {"result": [24.0] * 3, "cached": True}
-
-
-@pytest.mark.parametrize("name", ["statistics", "profile", "code"])
-def test_a_module_called_like_one_of_python_is_the_users(tmp_path, name):
-    program = f"import loaderx as lx\nfrom {name} import shift" + RUN
-    for level in ("10.0", "20.00"):
-        (tmp_path / f"{name}.py").write_text(DEFINITION.replace("10.0", level))
-        expected = [float(level) + 2] * 3
-        assert run(tmp_path, program) == {"result": expected, "cached": False}
-    assert run(tmp_path, program) == {"result": expected, "cached": True}
-
-
 OVERLOAD = """
 import loaderx as lx
 from numba.extending import overload
@@ -177,82 +164,159 @@ def shift(x, amount):
     for i in range(x.shape[0]):
         x[i] = raised(x[i], amount)
 """
+LIKE_PYTHON = ("statistics", "profile", "code")
+MODULES = ("own", "package.ops", "overloaded", *LIKE_PYTHON)
+# The same run of transforms that are defined in several places, each with a cache of its own.
+RUN_ALL = (
+    f"""
+import importlib, json, os
+from loaderx.compiler import passes
+cache = os.environ["LOADERX_CACHE_DIR"]
+found = {{}}
+def run_all():
+    for name in ["__main__", *{MODULES!r}]:
+        os.environ["LOADERX_CACHE_DIR"] = os.path.join(cache, name)
+        passes._LOADED.clear()
+        found[name] = run_one(importlib.import_module(name).shift)
+
+def run_one(shift):
+"""
+    + textwrap.indent(RUN.replace("print(json.dumps(", "return ((").strip(), "    ")
+    + """
+
+run_all()
+print(json.dumps(found))
+"""
+)
 
 
-def test_a_changed_overload_is_seen_by_the_next_process(tmp_path):
-    program = "import loaderx as lx\nfrom own import shift" + RUN
-    for level in ("10.0", "20.00"):
-        (tmp_path / "own.py").write_text(OVERLOAD.replace("10.0", level))
-        for _ in range(2):  # what cannot be known in full is not cached
-            expected = [float(level) + 2] * 3
-            assert run(tmp_path, program) == {"result": expected, "cached": False}
-    assert not list((tmp_path / "cache").rglob("*.nbc"))
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory):
+    """What four processes, one after the other, get of transforms whose files change in between."""
+    folder = tmp_path_factory.mktemp("changes")
+    (folder / "package").mkdir()
+    sources = {
+        **PACKAGE,
+        "own.py": DEFINITION,
+        "overloaded.py": OVERLOAD,
+        **{f"{name}.py": DEFINITION for name in LIKE_PYTHON},
+    }
+    # Longer than they were: Python itself tells sources apart by size and by the second they were written in.
+    tools = PACKAGE["package/tools.py"].replace("value + 1", "value + 1 + 1")
+    changes = [
+        sources,
+        {
+            "package/tools.py": tools,
+            **{f"{name}.py": DEFINITION.replace("10.0", "20.00") for name in LIKE_PYTHON},
+        },
+        {
+            "package/config.py": "LEVEL = 20.00\n",
+            "overloaded.py": OVERLOAD.replace("10.0", "20.00"),
+        },
+        # What lies in other lines of the file does not count.
+        {"package/tools.py": "# A remark.\n\n" + tools},
+    ]
+    results = []
+    for changed in changes:
+        for name, text in changed.items():
+            (folder / name).write_text(text)
+        results.append(run(folder, DEFINITION + RUN_ALL))
+    return folder, results
 
 
-def test_a_stopped_process_does_not_stop_others(tmp_path):
-    program = (
-        "from loaderx.kernels.caching import store\nstore.WAIT_SECONDS = 2\n" + DEFINITION + RUN
-    )
-    assert not run(tmp_path, program)["cached"]
+def history(processes, name):
+    """What a transform gave in each process, and whether its pass was loaded."""
+    results = [result[name] for result in processes[1]]
+    for found in results:
+        assert len(set(found["result"])) == 1
+        assert len(found["result"]) == len(SHIFTED)
+    return [(found["result"][0], found["cached"]) for found in results]
+
+
+@pytest.mark.parametrize("name", ["__main__", "own"])
+def test_a_transform_is_compiled_by_one_process_and_loaded_by_the_next(processes, name):
+    assert history(processes, name) == [(12.0, False), (12.0, True), (12.0, True), (12.0, True)]
+
+
+def test_a_change_in_a_file_that_a_transform_uses_is_seen_by_the_next_process(processes):
+    expected = [(12.0, False), (14.0, False), (24.0, False), (24.0, True)]
+    assert history(processes, "package.ops") == expected
+
+
+@pytest.mark.parametrize("name", LIKE_PYTHON)
+def test_a_module_called_like_one_of_python_is_the_users(processes, name):
+    assert history(processes, name) == [(12.0, False), (22.0, False), (22.0, True), (22.0, True)]
+
+
+def test_a_changed_overload_is_seen_by_the_next_process(processes):
+    # What cannot be known in full is not cached.
+    expected = [(12.0, False), (12.0, False), (22.0, False), (22.0, False)]
+    assert history(processes, "overloaded") == expected
+    cache = processes[0] / "cache"
+    assert list((cache / "own").rglob("*.nbc"))
+    assert not list((cache / "overloaded").rglob("*.nbc"))
+
+
+def test_a_stopped_process_does_not_stop_others(cache, monkeypatch, caplog):
+    monkeypatch.setattr(store, "WAIT_SECONDS", 0.5)
+    assert not in_this_process()["cached"]
     # The function as it is was compiled first, then the one with its indices checked.
-    code, _ = sorted((tmp_path / "cache").glob("*.nbc"), key=lambda file: file.stat().st_mtime_ns)
+    code, _ = sorted(cache.glob("*.nbc"), key=lambda file: file.stat().st_mtime_ns)
     lock = code.with_name(code.name.split(".")[0] + ".lock")
     code.unlink()
     with holder(lock, "print('ready', flush=True); time.sleep(100)") as process:
         process.send_signal(signal.SIGSTOP)
-        printed, said = start(tmp_path, program).communicate(timeout=100)
-        assert json.loads(printed) == {"result": SHIFTED, "cached": False}
-        assert f"Process {process.pid} holds the lock" in said
+        assert in_this_process() == {"result": SHIFTED, "cached": False}
+        assert f"Process {process.pid} holds the lock" in caplog.text
         # Now that it is cached, nobody needs the lock.
-        assert run(tmp_path, program.replace("= 2", "= 1000"))["cached"]
+        monkeypatch.setattr(store, "WAIT_SECONDS", 1000)
+        assert in_this_process() == {"result": SHIFTED, "cached": True}
 
 
-# Code that leaves a trace when it is unpickled, with the right checksum: that is no secret.
-PLANT = """
-import os, pickle
-from pathlib import Path
-from loaderx.kernels.caching import files
 class Trace:
+    """Leaves a trace when it is unpickled."""
+
+    def __init__(self, folder):
+        self._folder = folder
+
     def __reduce__(self):
-        return os.mkdir, (TRACE,)
-original = files.read_verified
-def plant(file, key):
-    if b"pass_" in key:
-        mode = file.parent.stat().st_mode
-        file.parent.chmod(0o700)
-        files.write_verified(file, key, pickle.dumps(Trace()))
-        file.parent.chmod(mode)
-    return original(file, key)
-files.read_verified = plant
-"""
+        return os.mkdir, (str(self._folder),)
 
 
-def test_nothing_is_unpickled_from_a_folder_that_others_may_write(tmp_path):
-    cache, trace = tmp_path / "cache", tmp_path / "trace"
-    program = PLANT.replace("TRACE", repr(str(trace))) + DEFINITION + RUN
+def test_nothing_is_unpickled_from_a_folder_that_others_may_write(cache, tmp_path, monkeypatch):
+    trace, original = tmp_path / "trace", files.read_verified
+
+    def plant(file, key):
+        # With the right checksum: that is no secret.
+        if b"pass_" in key:
+            mode = file.parent.stat().st_mode
+            file.parent.chmod(0o700)
+            files.write_verified(file, key, pickle.dumps(Trace(trace)))
+            file.parent.chmod(mode)
+        return original(file, key)
+
+    monkeypatch.setattr(files, "read_verified", plant)
     # Whoever may write to the folder has code run in this process ...
-    assert run(tmp_path, program) == {"result": SHIFTED, "cached": False}
+    assert in_this_process() == {"result": SHIFTED, "cached": False}
     trace.rmdir()
     # ... unless the folder is not used.
     cache.chmod(0o777)
     inner = cache / f"loaderx-{os.geteuid()}"
     inner.mkdir(mode=0o700)
     inner.chmod(0o770)
-    printed, said = start(
-        tmp_path, "import warnings\nwarnings.simplefilter('always')\n" + program
-    ).communicate()
-    assert json.loads(printed) == {"result": SHIFTED, "cached": False}
-    assert said.count("nothing is cached") == 1
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert in_this_process() == {"result": SHIFTED, "cached": False}
+    assert "\n".join(str(warning.message) for warning in said).count("nothing is cached") == 1
     assert not trace.exists()
 
 
-def test_in_a_folder_of_many_users_each_has_one_of_their_own(tmp_path):
-    cache = tmp_path / "cache"
+def test_in_a_folder_of_many_users_each_has_one_of_their_own(cache):
     cache.mkdir()
     cache.chmod(0o1777)
-    program = "import warnings\nwarnings.simplefilter('ignore')\n" + DEFINITION + RUN
-    assert run(tmp_path, program) == {"result": SHIFTED, "cached": False}
-    assert run(tmp_path, program) == {"result": SHIFTED, "cached": True}
+    with pytest.warns(UserWarning, match=f"loaderx-{os.geteuid()} is used instead"):
+        assert in_this_process() == {"result": SHIFTED, "cached": False}
+    assert in_this_process() == {"result": SHIFTED, "cached": True}
     assert [path.name for path in cache.iterdir()] == [f"loaderx-{os.geteuid()}"]
 
 
@@ -263,54 +327,49 @@ def flip(file, place):
     file.write_bytes(content)
 
 
-def test_no_flipped_bit_is_ever_loaded(tmp_path):
+def test_no_flipped_bit_is_ever_loaded(cache, monkeypatch):
+    read, original = [], files.read_verified
+
+    def noted(file, key):
+        read.append((file, key))
+        return original(file, key)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "read_verified", noted)
+        assert not in_this_process()["cached"]
+    # The function as it is comes before the one with its indices checked.
+    file, key = next(entry for entry in read if b"pass_" in entry[1])
+    whole = file.read_bytes()
+    assert original(file, key) == whole[32:]
+    # At a thousand places: nothing but the whole file passes.
+    accepted = 0
+    for place in range(0, len(whole), max(1, len(whole) // 1000)):
+        flip(file, place)
+        accepted += original(file, key) is not None
+        file.write_bytes(whole)
+    assert accepted == 0
+    # And where it would be run.
+    for place in range(0, len(whole), len(whole) // 5 + 1):
+        flip(file, place)
+        assert in_this_process() == {"result": SHIFTED, "cached": False}
+        assert in_this_process() == {"result": SHIFTED, "cached": True}
+
+
+def test_another_process_loads_no_flipped_bit(tmp_path):
     program = DEFINITION + RUN
     assert not run(tmp_path, program)["cached"]
-    # In one process, at a thousand places: nothing but the whole file passes.
-    check = (
-        """
-import json
-from loaderx.kernels.caching import files
-read = []
-original = files.read_verified
-def noted(file, key):
-    read.append((file, key))
-    return original(file, key)
-files.read_verified = noted
-"""
-        + DEFINITION
-        + RUN.replace("print(", "(")
-        + """
-# The function as it is comes before the one with its indices checked.
-file, name = next(entry for entry in read if b"pass_" in entry[1])
-whole = file.read_bytes()
-assert original(file, name) == whole[32:]
-accepted = 0
-for place in range(0, len(whole), max(1, len(whole) // 1000)):
-    content = bytearray(whole)
-    content[place] ^= 1 << place % 8
-    file.write_bytes(content)
-    accepted += original(file, name) is not None
-file.write_bytes(whole)
-print(json.dumps({"accepted": accepted, "size": len(whole), "file": str(file)}))
-"""
-    )
-    found = run(tmp_path, check)
-    assert found["accepted"] == 0
-    file = Path(found["file"])
-    assert found["size"] == len(file.read_bytes())
-    # And in processes that would run what they load.
-    for place in range(0, found["size"], found["size"] // 5 + 1):
-        flip(file, place)
-        assert run(tmp_path, program) == {"result": SHIFTED, "cached": False}
-        assert run(tmp_path, program) == {"result": SHIFTED, "cached": True}
+    for file in (tmp_path / "cache").glob("*.nbc"):
+        flip(file, file.stat().st_size // 2)
+    assert run(tmp_path, program) == {"result": SHIFTED, "cached": False}
+    assert run(tmp_path, program) == {"result": SHIFTED, "cached": True}
 
 
-def test_of_eight_processes_that_start_cold_together_one_compiles(tmp_path):
-    processes = [start(tmp_path, DEFINITION + RUN) for _ in range(8)]
+@pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.long)])
+def test_of_processes_that_start_cold_together_one_compiles(tmp_path, count):
+    processes = [start(tmp_path, DEFINITION + RUN) for _ in range(count)]
     results = [finished(process) for process in processes]
-    assert [result["result"] for result in results] == [SHIFTED] * 8
-    assert sorted(result["cached"] for result in results) == [False] + [True] * 7
+    assert [result["result"] for result in results] == [SHIFTED] * count
+    assert sorted(result["cached"] for result in results) == [False] + [True] * (count - 1)
     names = [path.suffix for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     assert sorted(names) == [".lock", ".lock", ".nbc", ".nbc"]
 
