@@ -503,7 +503,7 @@ built = []
 options = {"prefetch": prefetch, "workers": workers, "output": output, "transform": count}
 iterator = iter(DataLoader(data, batch_size=9, **options))
 held, counts = [], []
-for step in range(2 * kept + prefetch + 10):
+for step in range(2 * kept + prefetch + workers + 2):
     held.append(next(iterator))
     # Keeps one batch, then more and more, then one again.
     del held[: -(kept if kept <= step < 2 * kept else 1)]

@@ -482,7 +482,7 @@ MOMENTS = [0.1 + 0.12 * number for number in range(20)]
 @pytest.mark.parametrize(
     "moments",
     [
-        pytest.param(MOMENTS[2::6], id="some"),
+        pytest.param(MOMENTS[3::9], id="some"),
         *(
             pytest.param(MOMENTS[first::5], marks=pytest.mark.long, id=f"all, {first} of 5")
             for first in range(5)
