@@ -1,11 +1,9 @@
 """Compiled code: NumPy arrays in, `out` filled, nothing else. Knows numba and numpy only.
 
-The names in `__all__` are public: functions that check their arguments and work on all cores. They are imported when
-they are first used.
+The names in `__all__` are public: functions that check their arguments and work on all cores.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from .uninterrupted import import_uninterrupted
 
@@ -29,34 +27,25 @@ from .numba_internals import load_builtins  # noqa: E402
 
 import_uninterrupted(load_builtins)
 
-if TYPE_CHECKING:
-    from .api import draws as draws
-    from .api import gather as gather
-    from .api import normalize as normalize
-    from .distributions import Draws as Draws
-    from .keys import fields_id as fields_id
-    from .shuffling import Permutation as Permutation
-    from .shuffling import permutation as permutation
+# Now, and not when they are first used: in a user's compiled code Numba does not find what a module imports later. None
+# of their files may have one of these names: importing it would hide the function.
+from .api import draws as draws  # noqa: E402
+from .api import gather as gather  # noqa: E402
+from .api import normalize as normalize  # noqa: E402
+from .distributions import Draws as Draws  # noqa: E402
+from .keys import fields_id as fields_id  # noqa: E402
+from .shuffling import Permutation as Permutation  # noqa: E402
+from .shuffling import permutation as permutation  # noqa: E402
 
-# The file of every public name. None of these files may have one of the names: importing it would hide the function.
-_HOMES = {
-    "Draws": "distributions",
-    "Permutation": "shuffling",
-    "draws": "api",
-    "fields_id": "keys",
-    "gather": "api",
-    "normalize": "api",
-    "permutation": "shuffling",
-}
-__all__ = sorted(_HOMES)  # noqa: PLE0605
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'loaderx.kernels' has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__all__ = [
+    "Draws",
+    "Permutation",
+    "draws",
+    "fields_id",
+    "gather",
+    "normalize",
+    "permutation",
+]
 
 
 def __dir__() -> list[str]:

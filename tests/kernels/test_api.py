@@ -4,6 +4,8 @@ import ast
 import doctest
 import importlib
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import ml_dtypes
@@ -16,6 +18,7 @@ import loaderx as lx
 from loaderx import kernels
 from loaderx import transforms as T  # noqa: N812 - as users write it
 from loaderx.kernels import threads
+from loaderx.kernels.compilation import kernel, parallel_kernel
 
 compiled_only = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="numba may not compile")
 RANDOM = np.random.default_rng(0)
@@ -363,7 +366,6 @@ def fill(seed, positions, out):
             out[i, j] = rng.uniform(-1.0, 2.0)
 
 
-@numba.njit(parallel=True, nogil=True)
 def fill_in_parallel(seed, positions, out):
     for i in numba.prange(len(positions)):
         rng = kernels.draws(seed, positions[i])
@@ -371,7 +373,19 @@ def fill_in_parallel(seed, positions, out):
             out[i, j] = rng.uniform(-1.0, 2.0)
 
 
-@numba.njit
+FILLS = [
+    pytest.param(fill, id="fill"),
+    # From the cache; without it, two seconds.
+    pytest.param(parallel_kernel(fill_in_parallel), id="fill_in_parallel"),
+    pytest.param(
+        numba.njit(parallel=True, nogil=True)(fill_in_parallel),
+        id="fill_in_parallel, a user's",
+        marks=pytest.mark.long,
+    ),
+]
+
+
+@kernel
 def draw_others(seed, position, number):
     first, second = kernels.draws(seed, position, 1), kernels.draws(seed, position, field="two")
     third = kernels.draws(seed, position, op=2, field=number)
@@ -379,12 +393,12 @@ def draw_others(seed, position, number):
     return one, first.random(), two, second.random(), third.integers(100), third.normal(1.0, 2.0)
 
 
-@pytest.mark.parametrize("function", [fill, fill_in_parallel])
+@pytest.mark.parametrize("function", FILLS)
 def test_a_users_compiled_code_draws_the_same(function):
     positions = np.array([4, 0, 10**12, 3])
     for seed in (0, 7, np.uint64(2**64 - 1)):
         out = np.zeros((4, 5))
-        if function is fill_in_parallel and not config.DISABLE_JIT:
+        if function is not fill and not config.DISABLE_JIT:
             numba.set_num_threads(1)  # this may be a process with the layer workqueue
         function(seed, positions, out)
         assert out.tolist() == [drawn(int(seed), int(position), 5) for position in positions]
@@ -412,19 +426,56 @@ def test_a_field_that_is_not_constant_is_refused_in_compiled_code():
 # --- In a user's compiled code ----------------------------------------------------------------
 
 
-@numba.njit(nogil=True)
-def gather_and_normalize(source, rows, mean, std, batch, out):
+# Numba looks up names in the module as it is at that moment.
+FRESH = """
+import numba
+import numpy as np
+from loaderx import kernels
+
+@numba.njit
+def fill(source, rows, out):
+    kernels.gather(source, rows, out)
+    return kernels.draws(7, 0).random()
+
+out = np.zeros((2, 3))
+drawn = fill(np.arange(12.0).reshape(4, 3), np.array([2, 0]), out)
+print(out.tolist(), drawn == kernels.draws(7, 0).random())
+"""
+
+
+@compiled_only
+def test_a_users_compiled_code_is_the_first_to_call_them():
+    finished = subprocess.run(
+        [sys.executable, "-c", FRESH], capture_output=True, text=True, timeout=100
+    )
+    assert finished.stdout == "[[6.0, 7.0, 8.0], [0.0, 1.0, 2.0]] True\n", finished.stderr
+
+
+def gather_then_normalize(source, rows, mean, std, batch, out):
     kernels.gather(source, rows, batch)
     return kernels.normalize(batch, mean, std, out)
 
 
-@pytest.mark.parametrize("name", ["plain", "read-only", "every second row", "reversed columns"])
-def test_a_users_compiled_code_calls_gather_and_normalize(name):
+gather_and_normalize = numba.njit(nogil=True)(gather_then_normalize)
+# The same from the cache: to compile it for an array in any layout takes three seconds.
+cached_gather_and_normalize = kernel(gather_then_normalize)
+LAYOUTS = [
+    ("plain", gather_and_normalize),
+    ("read-only", gather_and_normalize),
+    ("every second row", cached_gather_and_normalize),
+    ("reversed columns", cached_gather_and_normalize),
+    pytest.param("every second row", gather_and_normalize, marks=pytest.mark.long),
+    pytest.param("reversed columns", gather_and_normalize, marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize(("name", "function"), LAYOUTS)
+def test_a_users_compiled_code_calls_gather_and_normalize(name, function):
     source = arrays()[name]
     batch = np.zeros((len(ROWS), 4, 6), source.dtype)
     out = np.zeros(batch.shape, np.float32)
     mean, std = np.linspace(0, 1, 6), np.array([0.25])
-    found = gather_and_normalize(source, np.array(ROWS), mean, std, batch, out)
+    found = function(source, np.array(ROWS), mean, std, batch, out)
     np.testing.assert_array_equal(batch, source[ROWS])
     np.testing.assert_array_equal(found, kernels.normalize(source[ROWS], mean, std))
 
