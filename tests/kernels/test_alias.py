@@ -13,7 +13,7 @@ from tests import reference
 UNIT = 2**32
 # Plain Python takes 50 us for a draw.
 MANY_ROWS = 2000 if config.DISABLE_JIT else 1_000_000
-MANY_DRAWS = 3000 if config.DISABLE_JIT else 400_000
+MANY_DRAWS = 1500 if config.DISABLE_JIT else 400_000
 
 WEIGHTS = {
     "one row": [3.0],

@@ -2,11 +2,15 @@
 
 import numpy as np
 import pytest
+from numba.core import config
 from scipy import stats
 
 from loaderx.kernels.blending import add_share, draw_shares
 from loaderx.kernels.distributions import Draws
 from tests import reference
+
+# Shares cost 50 us in plain Python.
+COUNT = 600 if config.DISABLE_JIT else 4000
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
@@ -22,7 +26,7 @@ def test_shares_of_samples_add_up(dtype):
     np.testing.assert_allclose(ours, shares @ samples.astype(np.float32), rtol=1e-5)
 
 
-def drawn(alpha, width, count=4000):
+def drawn(alpha, width, count=COUNT):
     shares = np.empty((count, width + 1), np.float32)
     for number, row in enumerate(shares):
         draw_shares(Draws(number * 7919), alpha, row)

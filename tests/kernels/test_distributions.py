@@ -3,7 +3,6 @@
 import inspect
 import math
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,12 +12,15 @@ from scipy import stats
 
 from loaderx.kernels.compilation import jitable, kernel
 from loaderx.kernels.distributions import METHODS as LISTED
-from loaderx.kernels.distributions import Draws, start_draws
+from loaderx.kernels.distributions import ZIGGURAT_END, Draws, start_draws
 from loaderx.kernels.random import fold
 from tests import reference
 
 # A draw costs 10 us in plain Python.
 SAMPLES = 1000 if config.DISABLE_JIT else 20_000
+NEIGHBOURS = 6000 if config.DISABLE_JIT else 20_000
+ARRANGED = 1200 if config.DISABLE_JIT else 2000
+COMPARED = 50 if config.DISABLE_JIT else 300
 double_words = st.integers(0, 2**64 - 1)
 
 
@@ -140,8 +142,8 @@ continuous = [case for case in CASES if "integers" not in case[0]]
 
 @pytest.mark.parametrize(("method", "first", "second"), CASES)
 def test_compiled_draws_are_those_of_plain_python(method, first, second):
-    plain = drawn(Draws(7), method, first, second, count=300)
-    np.testing.assert_array_equal(compiled(method, first, second, state=7, count=300), plain)
+    plain = drawn(Draws(7), method, first, second, count=COMPARED)
+    np.testing.assert_array_equal(compiled(method, first, second, state=7, count=COMPARED), plain)
 
 
 @settings(deadline=None)  # the first example waits for the compiler
@@ -183,7 +185,7 @@ def test_the_comparison_tells_neighbouring_parameters_apart():
     wrong = {"normal": (0, 1.1), "standard_gamma": (2.2, 0), "beta": (0.25, 0.2)}
     right = {"normal": (0, 1.0), "standard_gamma": (2.0, 0), "beta": (0.20, 0.2)}
     for method in wrong:
-        ours = compiled(method, *right[method], count=20_000)
+        ours = compiled(method, *right[method], count=NEIGHBOURS)
         other = DISTRIBUTIONS[method](*wrong[method])
         assert stats.kstest(ours, other.cdf).pvalue < 0.001
 
@@ -198,6 +200,19 @@ def test_the_tails_of_the_normal_distribution_are_as_thick_as_they_should_be(bey
         (np.count_nonzero(values < -beyond), stats.norm.sf(beyond)),
     ):
         assert stats.binomtest(count, len(values), share).pvalue > 0.001
+
+
+@pytest.mark.parametrize(("state", "sign"), [(62_673, -1), (87_886, 1)])
+def test_a_point_of_the_tail_that_is_above_the_density_is_drawn_again(state, sign):
+    logs = [-math.log(1 - reference.as_uniform(reference.draw_bits(state, i))) for i in range(1, 5)]
+    first, second = logs[0] / ZIGGURAT_END, logs[2] / ZIGGURAT_END
+    assert 2 * logs[1] < first**2
+    assert 2 * logs[3] >= second**2
+    expected = sign * (ZIGGURAT_END + second)
+    assert Draws(state).standard_normal() == pytest.approx(expected, rel=1e-12)
+    assert compiled("standard_normal", state=state, count=1)[0] == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("first", [1e-3, 1e-12, 1e-90, 1e-110, 1e-300, 5e-324])
@@ -342,7 +357,7 @@ def test_the_draws_of_a_sample_depend_on_its_position_alone(method):
     assert len(np.unique(whole[:, 0])) > 5
 
 
-@numba.njit
+@kernel
 def scaled_uniform(state, low, high, value):
     rng = start_draws(state)
     return value * rng.uniform(low, high) + rng.normal(low, high)
@@ -399,7 +414,7 @@ def test_arrangements_are_the_same_in_compiled_code_and_in_python():
 
 
 def test_arrangements_are_those_of_numpy_in_kind_and_all_as_likely():
-    ours, theirs = arranged(Draws(1), 2000), arranged(np.random.default_rng(0), 2000)
+    ours, theirs = arranged(Draws(1), ARRANGED), arranged(np.random.default_rng(0), ARRANGED)
     for columns in (
         [0],
         [1],

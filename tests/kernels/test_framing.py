@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numba.core import config
 
 from loaderx.kernels import framing
 from loaderx.kernels.blocks import BLOCK, BLOCK_HEADER, CHUNK_HEADER
@@ -12,6 +13,8 @@ NUMBERS = np.array(
     [max(0, 2**bits + d) for bits in range(0, 63, 7) for d in (-1, 0, 1)] + [2**63 - 1]
 )
 UNTOUCHED = 0xA5
+# How many chunks are compared with the twin, which takes milliseconds for one: all, or every fifth.
+STEP = 5 if config.DISABLE_JIT else 1
 
 # The first 64 bytes of every file by array_record 0.8.6.
 SIGNATURE = bytes.fromhex(
@@ -126,7 +129,8 @@ def test_every_legal_position_near_a_block_can_be_the_begin_of_a_chunk():
         place = np.empty(3, np.int64)
         framing.place_chunks(64, np.array([[size], [50]]), np.array([1, 1]), place)
         begins.add(int(place[1]))
-        assert place[1] == 64 + reference.framed_length(64, size, 1)
+        if size % STEP == 0:
+            assert place[1] == 64 + reference.framed_length(64, size, 1)
     near = {*range(65_444, BLOCK + 1), *range(BLOCK + BLOCK_HEADER + 1, 65_628)}
     assert begins == near
 

@@ -12,6 +12,11 @@ from loaderx.kernels.distributions import Draws, next_bits
 from tests import reference
 
 KEYS = [0, 1, 0xDEADBEEFCAFE1234, 2**64 - 1]
+# A number costs 100 us in plain Python.
+COUNT = 1 << (10 if config.DISABLE_JIT else 18)
+LONG = 300 if config.DISABLE_JIT else 2000
+PAIRS = 500 if config.DISABLE_JIT else 3000
+STREAMS = 4 if config.DISABLE_JIT else 16
 
 
 def normals(key, count):
@@ -22,7 +27,7 @@ def normals(key, count):
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
-@pytest.mark.parametrize("count", [1, 2, 33, 2000])
+@pytest.mark.parametrize("count", [1, 2, 33, LONG])
 @pytest.mark.parametrize("key", KEYS)
 def test_added_noise_equals_its_twin(dtype, count, key):
     white = 255.0 if dtype == np.uint8 else 1.0
@@ -45,16 +50,12 @@ def test_marked_pixels_equal_their_twin(key, first, limit):
 
 
 def test_pairs_are_those_of_box_and_muller():
-    random = np.random.default_rng(0).integers(0, 2**32, 3000).tolist()
+    random = np.random.default_rng(0).integers(0, 2**32, PAIRS).tolist()
     for bits in [0, 2**32 - 1, 0x7FF, 0x800, *random]:
         share, angle = ((bits >> 12) + 0.5) / 2**20, ((bits & 0x7FF) + 0.5) / 2**11 - 0.5
         radius = np.sqrt(-2 * np.log(share)) * (-1 if bits & 0x800 else 1)
         expected = radius * np.cos(np.pi * angle), radius * np.sin(np.pi * angle)
         np.testing.assert_allclose(noise.normal_pair(np.uint32(bits)), expected, atol=1e-4)
-
-
-# A number costs 100 us in plain Python.
-COUNT = 1 << (10 if config.DISABLE_JIT else 18)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -68,7 +69,7 @@ def test_numbers_are_normal(key):
 
 
 def test_tails_are_as_heavy_as_they_should_be():
-    z = np.concatenate([normals(key, COUNT) for key in range(16)])
+    z = np.concatenate([normals(key, COUNT) for key in range(STREAMS)])
     for limit in (1, 2, 3, 3.5, 4, 4.5):
         for side in (z, -z):
             hits = int(np.sum(side > limit))

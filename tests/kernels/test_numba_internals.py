@@ -2,6 +2,7 @@
 
 import ast
 import ctypes
+import json
 import os
 import subprocess
 import sys
@@ -185,9 +186,10 @@ def test_watch_compilations_is_told_of_each_with_its_function_and_of_those_insid
 
 
 THREADS = """
+import loaderx.kernels.numba_internals as internals
+print("imported", flush=True)
 import threading
 import numba
-from loaderx.kernels import numba_internals as internals
 assert not internals.layer_is_launched()
 assert internals.num_threads() == numba.config.NUMBA_NUM_THREADS == 3
 assert not internals.layer_is_launched()
@@ -202,16 +204,21 @@ assert other == [3], other
 """
 
 
-@compiled_only
-def test_the_number_of_threads_is_known_without_launching_them():
-    finished = subprocess.run(
+@pytest.fixture(scope="module")
+def with_three_threads():
+    """A process that imports this module before all others, and then asks for its threads."""
+    return subprocess.run(
         [sys.executable, "-W", "error", "-c", THREADS],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUMBA_NUM_THREADS": "3"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=60,
     )
-    assert finished.returncode == 0, finished.stderr
+
+
+@compiled_only
+def test_the_number_of_threads_is_known_without_launching_them(with_three_threads):
+    assert with_three_threads.returncode == 0, with_three_threads.stderr
 
 
 @intrinsic
@@ -640,26 +647,6 @@ assert "scipy.linalg" in sys.modules
 """
 
 
-def run(script):
-    finished = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-    )
-    assert finished.returncode == 0, finished.stderr
-
-
-@compiled_only
-def test_a_batch_does_without_the_linear_algebra_of_scipy():
-    run(FIRST_BATCH)
-
-
-@compiled_only
-def test_products_of_matrices_compile_behind_it():
-    run(FIRST_BATCH + PRODUCT)
-
-
 TRANSFORM = """
 @lx.transform
 def turn(x, matrix):
@@ -668,12 +655,63 @@ samples = np.arange(12, dtype=np.float32).reshape(4, 3)
 matrix = np.eye(3, dtype=np.float32)[::-1].copy()
 np.testing.assert_array_equal(lx.pipeline([turn(matrix=matrix)])(samples), samples[:, ::-1])
 """
+# What comes behind the first batch, each in a process of its own.
+BEHIND = {
+    "nothing": "",
+    "a product": PRODUCT,
+    "a transform": TRANSFORM,
+    "a transform from the cache": TRANSFORM,
+}
+EACH = """
+import json, os, traceback, warnings
+warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # Python 3.12 warns of forks beside threads
+codes = {}
+for name, source in BEHIND.items():
+    child = os.fork()
+    if child == 0:
+        try:
+            exec(source)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+    codes[name] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print(json.dumps(codes))
+"""
+
+
+@pytest.fixture(scope="module")
+def behind_a_batch():
+    """How processes end that go on after a batch, and what they wrote to stderr."""
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"{FIRST_BATCH}\nBEHIND = {BEHIND!r}\n{EACH}"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout), finished.stderr
 
 
 @compiled_only
-def test_a_transform_may_multiply_matrices_compiled_now_or_before():
-    for _ in range(2):  # the second time from the cache
-        run(FIRST_BATCH + TRANSFORM)
+def test_a_batch_does_without_the_linear_algebra_of_scipy(behind_a_batch):
+    codes, written = behind_a_batch
+    assert codes["nothing"] == 0, written
+
+
+@compiled_only
+def test_products_of_matrices_compile_behind_it(behind_a_batch):
+    codes, written = behind_a_batch
+    assert codes["a product"] == 0, written
+
+
+@compiled_only
+@pytest.mark.parametrize("name", ["a transform", "a transform from the cache"])
+def test_a_transform_may_multiply_matrices_compiled_now_or_before(behind_a_batch, name):
+    codes, written = behind_a_batch
+    assert codes[name] == 0, written
 
 
 # --- nowhere else -----------------------------------------------------------------------------
@@ -742,6 +780,9 @@ def test_no_other_file_touches_what_is_private_in_numba():
 )
 def test_the_search_finds_what_is_private(source):
     assert private_parts(source)
+
+
+def test_the_search_finds_what_is_private_in_the_one_file_that_has_it():
     assert private_parts((REPOSITORY / "kernels/numba_internals.py").read_text())
 
 
@@ -755,13 +796,9 @@ def test_the_search_lets_pass_what_is_public():
     )
 
 
-IMPORTED_FIRST = "import loaderx.kernels.numba_internals"
-
-
-def test_importing_this_module_first_does_not_wait_for_itself():
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-c", IMPORTED_FIRST]
-    subprocess.run(command, env=environment, check=True, timeout=60)
+@compiled_only
+def test_importing_this_module_first_does_not_wait_for_itself(with_three_threads):
+    assert with_three_threads.stdout == "imported\n", with_three_threads.stderr
 
 
 NOTHING_MORE = """

@@ -6,11 +6,16 @@ import pytest
 from numba.core import config
 
 from loaderx.kernels import passes
-from loaderx.kernels.compilation import jitable
+from loaderx.kernels.compilation import jitable, kernel
 from loaderx.kernels.distributions import Draws
 from loaderx.kernels.memory import store_word
 from loaderx.kernels.numba_internals import compiled, native_address
 from loaderx.kernels.passes import Array, Length, Numbers, Rng, Scalar, Size
+
+
+@kernel
+def call_compiled(address, x, out, block, scratch, key, sizes, length):
+    return passes.call_pass(address, True, x, out, block, scratch, key, sizes, length)
 
 
 def call(function, layout, *, x=0, out=0, block=(), scratch=0, key=0, sizes=(0, 0), length=0, store=None):  # fmt: skip
@@ -22,8 +27,7 @@ def call(function, layout, *, x=0, out=0, block=(), scratch=0, key=0, sizes=(0, 
         return passes.entry_of(function, layout, store)(*given)
     entry = numba.njit(passes.entry_of(numba.njit(function), layout, store))
     code = compiled(entry, passes.SIGNATURE)
-    calling = numba.njit(lambda address, *given: passes.call_pass(address, True, *given))
-    status = calling(native_address(code), *given)
+    status = call_compiled(native_address(code), *given)
     assert status == entry(*given)
     return status
 

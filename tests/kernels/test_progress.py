@@ -1,5 +1,6 @@
 """Compiling for more than a second is announced: to the logger, and on a terminal, but not where stderr is a pipe."""
 
+import json
 import os
 import pty
 import subprocess
@@ -12,9 +13,9 @@ from numba.core import config
 REPOSITORY = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="numba may not compile")
 
-# A kernel and a transform that take as long to compile as `slowly` says, and their log.
+# A kernel and a transform that take a while to compile, for every type of their arguments anew, and their log.
 PROGRAM = """
-import logging, os, sys, threading, time
+import json, logging, os, sys, threading, time, traceback, warnings
 import numba, numpy as np
 import loaderx as lx
 from loaderx.kernels import progress
@@ -28,14 +29,14 @@ class Collected(logging.Handler):
 logger = logging.getLogger("loaderx")
 logger.addHandler(Collected())
 logger.setLevel(logging.INFO)
-progress.SECONDS = 0.3
+progress.SECONDS, slowly = 0.1, 0.3
 
 def slow(value):
     pass
 
 @overload(slow)
 def slow_overload(value):
-    time.sleep(SLOWLY)
+    time.sleep(slowly)
     return lambda value: value + 1
 
 def twice(value):
@@ -49,14 +50,21 @@ def lift(x):
     for i in range(x.shape[0]):
         x[i] = slow(x[i])
 
-def lifted():
-    return lx.pipeline([lift])(np.zeros((2, 3), np.float32))
+def lifted(dtype):
+    assert lx.pipeline([lift])(np.zeros((2, 3), dtype)).tolist() == [[1] * 3] * 2
+
+def compile_both():
+    twice(1.0)
+    lifted("float32")
+    kinds = [(level, message.split(",")[0]) for level, message in said if level == "INFO" and "compiling" in message]
+    assert kinds == [("INFO", "compiling the kernel 'twice'"), ("INFO", "compiling the transforms lift")], said
+    assert threading.enumerate() == [threading.main_thread()]
 """
 
 
-def run(tmp_path, program, slowly=1.0, **options):
+def run(tmp_path, program, **options):
     file = tmp_path / "program.py"
-    file.write_text(PROGRAM.replace("SLOWLY", str(slowly)) + program)
+    file.write_text(PROGRAM + program)
     return subprocess.run(
         [sys.executable, "-W", "error", file],
         env={
@@ -70,10 +78,21 @@ def run(tmp_path, program, slowly=1.0, **options):
     )
 
 
-def on_a_terminal(tmp_path, program, **options):
-    """What a program writes to a stderr that is a terminal."""
+QUICK_AND_SLOW = """
+progress.SECONDS, slowly = 60, 0.0
+twice(1)
+lifted("int32")
+os.write(2, b"--- slow ---\\n")
+progress.SECONDS, slowly = 0.1, 0.3
+compile_both()
+"""
+
+
+@pytest.fixture(scope="module")
+def on_a_terminal(tmp_path_factory):
+    """The lines that a program writes to a stderr that is a terminal: of what is compiled quickly, and slowly."""
     reader, writer = pty.openpty()
-    run(tmp_path, program, stderr=writer, **options)
+    run(tmp_path_factory.mktemp("terminal"), QUICK_AND_SLOW, stderr=writer)
     os.close(writer)
     parts = []
     while True:
@@ -85,20 +104,13 @@ def on_a_terminal(tmp_path, program, **options):
             break
         parts.append(part)
     os.close(reader)
-    return b"".join(parts).decode()
+    lines = b"".join(parts).decode().splitlines()
+    middle = lines.index("--- slow ---")
+    return {"quick": lines[:middle], "slow": lines[middle + 1 :]}
 
 
-SLOW = """
-twice(1.0)
-lifted()
-kinds = [(level, message.split(",")[0]) for level, message in said if level == "INFO" and "compiling" in message]
-assert kinds == [("INFO", "compiling the kernel 'twice'"), ("INFO", "compiling the transforms lift")], said
-assert threading.enumerate() == [threading.main_thread()]
-"""
-
-
-def test_on_a_terminal_there_is_a_line_for_each(tmp_path):
-    lines = on_a_terminal(tmp_path, SLOW).splitlines()
+def test_on_a_terminal_there_is_a_line_for_each(on_a_terminal):
+    lines = on_a_terminal["slow"]
     assert len(lines) == 2
     assert lines[0] == (
         "loaderx: compiling the kernel 'twice', the first time only: later it is loaded from the cache"
@@ -109,18 +121,17 @@ def test_on_a_terminal_there_is_a_line_for_each(tmp_path):
     )
 
 
-def test_where_stderr_is_piped_only_the_logger_hears_it(tmp_path):
-    assert run(tmp_path, SLOW, stderr=subprocess.PIPE).stderr == b""
+def test_what_is_quick_is_not_announced(on_a_terminal):
+    assert on_a_terminal["quick"] == []
 
 
-def test_what_is_quick_is_not_announced(tmp_path):
-    program = "progress.SECONDS = 60\nlifted()\ntwice(1.0)\n"
-    assert on_a_terminal(tmp_path, program, slowly=0.0) == ""
-
-
-UNUSUAL = {
+# Each compiles for another type, and the last closes stderr for good.
+CASES = {
+    "in the usual way": """
+compile_both()
+""",
     "of somebody else": """
-numba.njit(lambda value: slow(value))(1.0)
+numba.njit(lambda value: slow(value))(1)
 assert said == []
 """,
     "that fails": """
@@ -133,7 +144,7 @@ else:
     raise AssertionError
 """,
     "in several threads": """
-threads = [threading.Thread(target=lifted) for _ in range(3)]
+threads = [threading.Thread(target=lifted, args=["uint16"]) for _ in range(3)]
 for thread in threads:
     thread.start()
 for thread in threads:
@@ -141,9 +152,10 @@ for thread in threads:
 assert any("compiling the transforms lift" in message for _, message in said)
 """,
     "while a child is forked": """
-compiling = threading.Thread(target=lifted)
+compiling = threading.Thread(target=lifted, args=["int32"])
 compiling.start()
-time.sleep(0.5)
+while not said:
+    time.sleep(0.01)
 child = os.fork()
 if child == 0:
     # The thread that compiled is not in the child, and neither is what it waited for.
@@ -152,24 +164,58 @@ assert os.waitpid(child, 0)[1] == 0
 compiling.join()
 """,
     "without stderr": """
-sys.stderr = None
-lifted()
+stderr, sys.stderr = sys.stderr, None
+try:
+    lifted("int16")
+finally:
+    sys.stderr = stderr
+assert said
 """,
     "with a closed stderr": """
 sys.stderr.close()
-lifted()
+lifted("uint8")
+assert said
 """,
 }
+EACH = """
+warnings.simplefilter("ignore")  # forking beside a thread is warned of, from Python 3.12 on
+failures = {}
+for name, case in CASES.items():
+    said.clear()
+    try:
+        exec(case, globals())
+        assert threading.enumerate() == [threading.main_thread()]
+    except BaseException:
+        failures[name] = traceback.format_exc()
+print(json.dumps(failures))
+"""
 
 
-@pytest.mark.parametrize("compiled", UNUSUAL)
-def test_nothing_is_in_the_way_of_what_is_compiled(tmp_path, compiled):
-    # Forking beside a thread is warned of, from Python 3.12 on.
-    program = "import warnings\nwarnings.simplefilter('ignore')\n" + UNUSUAL[compiled]
-    program += "assert threading.enumerate() == [threading.main_thread()]\n"
-    assert run(tmp_path, program, stderr=subprocess.PIPE).stderr == b""
+@pytest.fixture(scope="module")
+def where_stderr_is_piped(tmp_path_factory):
+    """What failed in a program that does all of these, and what it wrote to its stderr."""
+    program = f"CASES = {CASES!r}\n{EACH}"
+    finished = run(tmp_path_factory.mktemp("piped"), program, capture_output=True)
+    return json.loads(finished.stdout), finished.stderr
+
+
+def test_where_stderr_is_piped_only_the_logger_hears_it(where_stderr_is_piped):
+    failures, written = where_stderr_is_piped
+    assert "in the usual way" not in failures, failures["in the usual way"]
+    assert written == b""
+
+
+@pytest.mark.parametrize("compiled", [case for case in CASES if case != "in the usual way"])
+def test_nothing_is_in_the_way_of_what_is_compiled(where_stderr_is_piped, compiled):
+    failures, written = where_stderr_is_piped
+    assert compiled not in failures, failures[compiled]
+    assert written == b""
 
 
 def test_a_program_may_end_while_something_is_compiled(tmp_path):
-    program = "threading.Thread(target=lifted, daemon=True).start()\ntime.sleep(0.1)\n"
+    program = """
+progress.SECONDS, slowly = 0.3, 1.0
+threading.Thread(target=lifted, args=["float32"], daemon=True).start()
+time.sleep(0.1)
+"""
     assert run(tmp_path, program, stderr=subprocess.PIPE).stderr == b""

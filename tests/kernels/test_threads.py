@@ -1,5 +1,6 @@
 """Calls share the cores: one of them at a time is parallel, under every threading layer, after forks and in hooks."""
 
+import json
 import os
 import subprocess
 import sys
@@ -30,7 +31,7 @@ in_processes = pytest.mark.skipif(
 # Whatever a program does, it counts the threads at work. `check` fails if there were ever more than its callers, and
 # the other cores that one of them found idle.
 PRELUDE = """
-import os, sys, threading, warnings
+import json, os, sys, threading, traceback, warnings
 import numba, numpy as np
 import loaderx as lx
 from loaderx import kernels, transforms as T
@@ -69,7 +70,7 @@ CALLERS = """
 failed = []
 def many():
     try:
-        for _ in range(15):
+        for _ in range(6):
             call()
     except BaseException as error:
         failed.append(error)
@@ -80,7 +81,6 @@ for caller in callers:
     caller.join()
 assert not failed, failed
 check(4)
-print(numba.threading_layer(), len(own_threads()))
 """
 FORKS = """
 warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside threads
@@ -93,7 +93,7 @@ others = [threading.Thread(target=many) for _ in range(2)]
 for other in others:
     other.start()
 children = []
-for _ in range(5):
+for _ in range(3):
     child = os.fork()
     if child == 0:
         try:
@@ -108,7 +108,6 @@ for _ in range(5):
                 os._exit(0)
             os._exit(os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]))
         except BaseException:
-            import traceback
             traceback.print_exc()
             sys.stderr.flush()
             os._exit(1)
@@ -117,9 +116,8 @@ codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in childre
 busy[0] = False
 for other in others:
     other.join()
-assert codes == [0] * 5, codes
+assert codes == [0] * 3, codes
 call()
-print(numba.threading_layer(), len(own_threads()))
 """
 HOOK = """
 def hook(batch):
@@ -127,11 +125,10 @@ def hook(batch):
     return {"data": augment(batch["data"])}
 loader = lx.DataLoader({"data": images}, batch_size=64, seed=1, transform=hook, output="numpy", workers=2)
 with iter(loader) as batches:
-    for step, batch in zip(range(12), batches):
+    for step, batch in zip(range(6), batches):
         wanted = augment(images, rows=loader.indices(step), positions=np.arange(64), threads=1)
         assert np.array_equal(batch["data"], wanted)
 check(3)
-print(numba.threading_layer(), len(own_threads()))
 """
 # With the layer of the parent, which the child does not know to be that.
 LATE_IMPORT = """
@@ -151,13 +148,25 @@ child = multiprocessing.get_context("fork").Process(target=work)
 child.start()
 child.join(60)
 assert child.exitcode == 0, child.exitcode
-print(numba.threading_layer(), 0)
+print(numba.threading_layer())
 """
-PROGRAMS = {"callers": CALLERS, "forks": FORKS, "hook": HOOK}
+# One after the other in one process: the first begin with many threads at once.
+PROGRAMS = {"callers": CALLERS, "hook": HOOK, "forks": FORKS}
+EACH = """
+found = {}
+for name, program in PROGRAMS.items():
+    peaks[0] = parallel[0] = 0
+    try:
+        exec(program, globals())
+        found[name] = numba.threading_layer(), len(own_threads())
+    except BaseException:
+        found[name] = traceback.format_exc(), 0
+print(json.dumps(found))
+"""
 
 
-def run(program, layer, **settings):
-    """Run a program under a threading layer; return the layer and the number of threads of our own."""
+def run(program, layer):
+    """Run a program under a threading layer; return what it prints."""
     finished = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         env={
@@ -165,7 +174,6 @@ def run(program, layer, **settings):
             "PYTHONPATH": str(REPOSITORY),
             "NUMBA_THREADING_LAYER": layer,
             "NUMBA_NUM_THREADS": "2",
-            **settings,
         },
         capture_output=True,
         text=True,
@@ -174,28 +182,34 @@ def run(program, layer, **settings):
     if layer == "omp" and "not initialized" in finished.stderr:
         pytest.skip("this machine has no libgomp")
     assert finished.returncode == 0, finished.stderr
-    used, own = finished.stdout.split()
-    assert used == layer
-    return int(own)
+    return finished.stdout
+
+
+@pytest.fixture(scope="module", params=["omp", "workqueue"])
+def programs_under(request):
+    """A threading layer; and of each program the layer it had, and the number of threads of our own."""
+    program = f"{PRELUDE}\nPROGRAMS = {PROGRAMS!r}\n{EACH}"
+    return request.param, json.loads(run(program, request.param))
 
 
 @in_processes
-@pytest.mark.parametrize("layer", ["omp", "workqueue"])
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_calls_share_the_cores(program, layer):
-    own = run(PRELUDE + PROGRAMS[program], layer)
+def test_calls_share_the_cores(program, programs_under):
+    layer, found = programs_under
+    used, own = found[program]
+    assert used == layer, used
     assert own == (0 if layer == "omp" else 1)
 
 
 @in_processes
 @pytest.mark.parametrize("layer", ["omp", "workqueue"])
 def test_a_forked_child_that_imports_the_kernels_is_safe(layer):
-    run(LATE_IMPORT, layer)
+    assert run(LATE_IMPORT, layer) == f"{layer}\n"
 
 
 @in_processes
 def test_a_layer_that_cannot_be_loaded_is_not_needed():
-    program = PRELUDE + "call()\nassert own_threads()\nprint('missing', 0)"
+    program = PRELUDE + "call()\nassert own_threads()"
     finished = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUMBA_THREADING_LAYER": "safe", "NUMBA_NUM_THREADS": "2"},

@@ -535,6 +535,15 @@ def test_devices_stay_in_their_process_and_are_shared_by_copies():
             np.testing.assert_array_equal(batch, own)
 
 
+@pytest.fixture
+def compiled_in_half_the_time():
+    """What JAX compiles meanwhile is compiled sooner and slower."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.mark.usefixtures("compiled_in_half_the_time")
 def test_a_device_loader_is_pickled_with_its_data():
     loader = DeviceLoader((IMAGES, LABELS), batch_size=7, seed=4, remainder="pad")
     state = loader.next(loader.init())[1]
@@ -542,24 +551,6 @@ def test_a_device_loader_is_pickled_with_its_data():
     for other in (pickle.loads(pickle.dumps(loader)), copy.deepcopy(loader)):
         found = other.next(pickle.loads(pickle.dumps(state)))
         jax.tree.map(np.testing.assert_array_equal, found, expected)
-
-
-def test_a_device_loader_of_data_on_several_devices_cannot_be_pickled():
-    program = """
-        import pickle, jax, numpy as np
-        from jax.sharding import NamedSharding, PartitionSpec
-        from loaderx import DeviceLoader
-        mesh = jax.make_mesh((2,), ("data",))
-        data = jax.device_put(np.arange(8), NamedSharding(mesh, PartitionSpec("data")))
-        try:
-            pickle.dumps(DeviceLoader(data, batch_size=4))
-        except TypeError as error:
-            print(error)
-    """
-    finished = run(
-        "-c", textwrap.dedent(program), XLA_FLAGS="--xla_force_host_platform_device_count=2"
-    )
-    assert "field 'data' is divided over devices" in finished.stdout, finished.stderr
 
 
 # One of every op; those that the names of the package do not stand for have none.
@@ -633,16 +624,27 @@ def test_a_pipeline_is_copied_and_compiles_anew():
         assert_same(other(samples), expected)
 
 
+def refusal_of_divided_data():
+    """What is said if a loader of data on several devices, if there are any, is pickled."""
+    mesh = jax.make_mesh((jax.device_count(),), ("data",))
+    data = jax.device_put(np.arange(8), NamedSharding(mesh, PartitionSpec("data")))
+    try:
+        pickle.dumps(DeviceLoader(data, batch_size=4))
+    except TypeError as error:
+        return str(error)
+
+
 def put_batches(loaders, queue):
-    queue.put([jax.tree.map(np.asarray, loader.batch(2)) for loader in loaders])
+    batches = [jax.tree.map(np.asarray, loader.batch(2)) for loader in loaders]
+    queue.put((batches, refusal_of_divided_data()))
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_another_process_delivers_the_same_batches(tmp_path, method):
+def in_another_process(method, folder):
+    """Return loaders of all sources, and of each a batch of another process, and what that says of divided data."""
     kinds = {}
     for kind in SOURCES:
-        (tmp_path / kind).mkdir()
-        kinds[kind] = SOURCES[kind](tmp_path / kind)
+        (folder / kind).mkdir()
+        kinds[kind] = SOURCES[kind](folder / kind)
     loaders = [DataLoader(source, batch_size=3, output="numpy") for source in kinds.values()]
     ops = {"image": [T.RandomFlip(), brighten(amount=0.5), upper(rows=2)]}
     data = {"image": IMAGES.astype(np.float32), "label": LABELS}
@@ -652,22 +654,50 @@ def test_another_process_delivers_the_same_batches(tmp_path, method):
     process = context.Process(target=put_batches, args=(loaders, queue))
     process.start()
     try:
-        found = queue.get(timeout=90)
+        found, refusal = queue.get(timeout=90)
     finally:
         process.join(30)
     assert process.exitcode == 0
+    return loaders, found, refusal
+
+
+@pytest.fixture(scope="module")
+def spawned(tmp_path_factory):
+    """The process that is spawned has two devices."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+        return in_another_process("spawn", tmp_path_factory.mktemp("spawned"))
+
+
+def assert_same_batches(loaders, found):
     for loader, batch in zip(loaders, found, strict=True):
         assert_same(batch, jax.tree.map(np.asarray, loader.batch(2)))
+
+
+def test_another_process_delivers_the_same_batches(spawned):
+    loaders, found, _ = spawned
+    assert_same_batches(loaders, found)
+
+
+@pytest.mark.long
+def test_another_process_by_a_fork_server_delivers_the_same_batches(tmp_path):
+    loaders, found, _ = in_another_process("forkserver", tmp_path)
+    assert_same_batches(loaders, found)
+
+
+def test_a_device_loader_of_data_on_several_devices_cannot_be_pickled(spawned):
+    _, _, refusal = spawned
+    assert "field 'data' is divided over devices" in refusal
+    # In this process there is one.
+    assert jax.device_count() > 1 or refusal_of_divided_data() is None
 
 
 # A program whose ops are in `__main__`: processes that import it find them by name, and those of joblib, which do not,
 # are sent their code.
 PROGRAM = """
 import multiprocessing, pickle, sys
-import joblib
 import numpy as np
 import loaderx as lx
-from loaderx.errors import ArgumentError
 
 LIMIT = 7.0
 
@@ -686,6 +716,10 @@ def batch_of(loader):
     return loader.batch(3)
 
 if __name__ == "__main__":
+    import joblib
+    from joblib.externals.loky import get_reusable_executor
+
+    method, through = sys.argv[1:]
     array = np.arange(400, dtype=np.float32).reshape(100, 4)
 
     @lx.transform
@@ -698,20 +732,29 @@ if __name__ == "__main__":
     for protocol in range(2, 6):
         assert np.array_equal(batch_of(pickle.loads(pickle.dumps(loader, protocol))), expected)
     assert pickle.loads(pickle.dumps(brighten)) is brighten
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    with multiprocessing.get_context(method).Pool(1) as pool:
         assert np.array_equal(pool.apply(batch_of, (loader,)), expected)
     local = lx.DataLoader(array, batch_size=8, transforms=[inner], output="numpy")
-    work = joblib.Parallel(n_jobs=2)(joblib.delayed(batch_of)(one) for one in (loader, local))
+    if through == "joblib":
+        work = joblib.Parallel(n_jobs=2)(joblib.delayed(batch_of)(one) for one in (loader, local))
+    else:
+        # What joblib uses, with one process.
+        with get_reusable_executor(max_workers=1) as executor:
+            work = list(executor.map(batch_of, (loader, local)))
     assert np.array_equal(work[0], expected)
     assert np.array_equal(work[1], batch_of(local))
     print("done")
 """
 
 
-def test_ops_of_the_program_itself_reach_other_processes(tmp_path):
+@pytest.mark.parametrize(
+    ("method", "through"),
+    [("forkserver", "loky"), pytest.param("spawn", "joblib", marks=pytest.mark.long)],
+)
+def test_ops_of_the_program_itself_reach_other_processes(tmp_path, method, through):
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(PROGRAM))
-    finished = run(str(program))
+    finished = run(str(program), method, through)
     assert finished.stdout == "done\n", finished.stderr
 
 

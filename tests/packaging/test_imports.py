@@ -1,8 +1,10 @@
 """Importing is cheap, the exported names are the promised ones, and imports point one way."""
 
 import ast
+import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,11 +32,13 @@ for statement in sys.argv[1:]:
 # A DeviceLoader is JAX through and through.
 NAMES = ", ".join(name for name in loaderx.__all__ if name != "DeviceLoader")
 CHEAP = ["import loaderx", "import loaderx.cli", f"from loaderx import {NAMES}"]
+DEVICE_LOADER = "from loaderx import DeviceLoader"
+# What the probe must see. JAX it sees with the last.
 OTHERS = {
     "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()": "started Thread-1 (wait)",
     "import numba; numba.njit('i8(i8)')(lambda x: x)": "compiled",
     "import array_record": "imported array_record",
-    "import jax": "imported jax",
+    DEVICE_LOADER: "imported jax",
 }
 
 
@@ -54,7 +58,7 @@ def costs(*statements):
 
 @pytest.fixture(scope="module")
 def costs_of_imports():
-    return costs(*CHEAP, "from loaderx import DeviceLoader")
+    return costs(*CHEAP, *OTHERS)
 
 
 @pytest.mark.parametrize("statement", CHEAP, ids=["loaderx", "the command line", "every name"])
@@ -63,13 +67,12 @@ def test_importing_imports_no_jax_and_compiles_nothing(costs_of_imports, stateme
 
 
 def test_importing_a_device_loader_imports_jax(costs_of_imports):
-    found = costs_of_imports["from loaderx import DeviceLoader"]
+    found = costs_of_imports[DEVICE_LOADER]
     assert found == {"imported jax", "imported jaxlib"}
 
 
-def test_the_probe_sees_what_it_looks_for():
-    found = costs(*OTHERS)
-    assert [s for s, cost in OTHERS.items() if cost not in found[s]] == []
+def test_the_probe_sees_what_it_looks_for(costs_of_imports):
+    assert [s for s, cost in OTHERS.items() if cost not in costs_of_imports[s]] == []
 
 
 def test_every_exported_name_exists_and_is_listed_once():
@@ -115,34 +118,78 @@ def test_imports_point_one_way():
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
-@pytest.mark.parametrize(
-    ("file", "statement", "contract"),
-    [
-        ("kernels/gathering.py", "import loaderx.spec", "Imports point one way"),
-        ("loaderx/order.py", "import loaderx.loader", "Imports point one way"),
-        ("loaderx/order.py", "import loaderx.cli", "Imports point one way"),
-        ("loaderx/loader.py", "import jax", "One place imports jax"),
-        ("kernels/gathering.py", "import zstandard", "Kernels know numba and NumPy only"),
-        (
-            "kernels/caching/files.py",
-            "import loaderx.kernels.compilation",
-            "The cache of compiled code",
-        ),
-        ("loaderx/surprise.py", "", "Imports point one way"),
-    ],
-)
-def test_the_import_contracts_can_be_broken(tmp_path, file, statement, contract):
-    shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
-    for name in ("loaderx", "kernels"):
-        shutil.copytree(REPOSITORY / name, tmp_path / name, symlinks=True)
-    with (tmp_path / file).open("a") as source:
-        source.write(f"\n{statement}\n")
+# What breaks a contract: a statement in a file, its contract, and the line that tells of it.
+BREACHES = [
+    (
+        "kernels/gathering.py",
+        "import loaderx.spec",
+        "Imports point one way",
+        "loaderx.kernels.gathering -> loaderx.spec",
+    ),
+    (
+        "loaderx/order.py",
+        "import loaderx.loader",
+        "Imports point one way",
+        "loaderx.order -> loaderx.loader",
+    ),
+    (
+        "loaderx/order.py",
+        "import loaderx.cli",
+        "Imports point one way",
+        "loaderx.order -> loaderx.cli",
+    ),
+    ("loaderx/loader.py", "import jax", "One place imports jax", "loaderx.loader -> jax"),
+    (
+        "kernels/gathering.py",
+        "import zstandard",
+        "Kernels know numba and NumPy only",
+        "loaderx.kernels.gathering -> zstandard",
+    ),
+    (
+        "kernels/caching/files.py",
+        "import loaderx.kernels.compilation",
+        "The cache of compiled code",
+        "loaderx.kernels.caching.files -> loaderx.kernels.compilation",
+    ),
+    ("loaderx/surprise.py", "", "Imports point one way", "loaderx.surprise"),
+]
 
-    finished = lint_imports(tmp_path)
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What is said of a tree with all breaches, by the contract: its verdict and the lines below its name."""
+    folder = tmp_path_factory.mktemp("tree")
+    shutil.copy(REPOSITORY / "pyproject.toml", folder)
+    for name in ("loaderx", "kernels"):
+        shutil.copytree(REPOSITORY / name, folder / name, symlinks=True)
+    for file, statement, _, _ in BREACHES:
+        with (folder / file).open("a") as source:
+            source.write(f"\n{statement}\n")
+
+    finished = lint_imports(folder)
 
     assert finished.returncode == 1, finished.stdout + finished.stderr
-    broken = [line for line in finished.stdout.splitlines() if " BROKEN" in line]
-    assert any(line.startswith(contract) for line in broken), finished.stdout
+    verdicts, _, details = finished.stdout.partition("\nBroken contracts\n")
+    broken = [line for line in verdicts.splitlines() if " BROKEN" in line]
+    below, name = {}, None
+    for line, following in itertools.pairwise(details.splitlines()):
+        if line and set(following) == {"-"}:
+            name = line
+        elif line.startswith("- "):
+            below.setdefault(name, set()).add(re.sub(r" \(l\.\d+\)$", "", line[2:].strip()))
+    return broken, below
+
+
+@pytest.mark.parametrize(("file", "statement", "contract", "breach"), BREACHES)
+def test_the_import_contracts_can_be_broken(told, file, statement, contract, breach):
+    broken, below = told
+    assert any(line.startswith(contract) for line in broken), broken
+    (found,) = [lines for name, lines in below.items() if name.startswith(contract)]
+    assert breach in found, (file, statement)
+
+
+def test_nothing_but_a_breach_breaks_a_contract(told):
+    assert set().union(*told[1].values()) == {breach for *_, breach in BREACHES}
 
 
 @pytest.mark.parametrize("statement", ["import kernels", "from kernels import gather"])

@@ -22,6 +22,7 @@ import loaderx.commands
 from loaderx import cli
 
 INSPECT, CONVERT = "inspect", "convert"
+MAIN = "import loaderx.cli; sys.exit(loaderx.cli.main())"
 PATIENCE = 110  # seconds for a process, which takes one or two
 
 
@@ -59,12 +60,15 @@ def test_the_help_of_the_program_names_every_command(capsys):
 
 
 def test_the_script_and_the_module_say_the_same(tmp_path):
-    np.save(tmp_path / "x.npy", np.arange(6.0))
     script = Path(sys.executable).with_name("loaderx")
     by_script = subprocess.run(
-        [script, "inspect", "x.npy"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
+        [script, "inspect", "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
-    by_module = run("inspect", "x.npy", cwd=tmp_path)
+    by_module = run("inspect", "--help", cwd=tmp_path)
     assert (by_script.returncode, by_module.returncode) == (0, 0)
     assert by_script.stdout == by_module.stdout != ""
 
@@ -219,12 +223,14 @@ def on_a_terminal(*commands, cwd):
     return shown.decode()
 
 
-def test_a_terminal_shows_rate_and_time_left_and_a_pipe_does_not(tmp_path):
+def test_a_terminal_shows_rate_and_time_left_and_a_pipe_does_not(forking, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     np.save(tmp_path / "x.npy", np.zeros((3000, 500), np.float32))
     shown = on_a_terminal("convert x.npy x.ar", "inspect x.ar --verify", cwd=tmp_path)
     for unit in ("rows", "records"):
         assert re.search(rf"3000/3000 \[\d\d:\d\d<\d\d:\d\d, .*{unit}/s\]", shown), shown
-    assert run("convert", "x.ar", "y.npy", cwd=tmp_path).stderr == ""
+    piped = forking.run(MAIN, "convert", "x.ar", "y.npy")
+    assert (piped.returncode, piped.stderr) == (0, "")
 
 
 def test_a_reader_that_has_seen_enough_gets_no_traceback(tmp_path):
@@ -249,39 +255,42 @@ def test_a_reader_that_has_seen_enough_gets_no_traceback(tmp_path):
 # Names and streams of all kinds.
 
 NAMES = ["ünï 文.npy".encode(), b"\xff.npy"]
-# A program that runs commands in turn, and ends what each of them writes by a line with its exit status.
+# A program that runs commands in turn for each of some encodings of its streams, or for the one that they have, and
+# ends what each command writes by a line with its exit status. It sets encodings as PYTHONIOENCODING does.
 STATUSES = """
 import sys
 from loaderx.cli import main
-command = []
-for argument in sys.argv[1:]:
-    if argument != ";":
-        command.append(argument)
-        continue
-    status = main(command)
-    for stream in (sys.stdout, sys.stderr):
-        print(f"status {status}", file=stream, flush=True)
+for encoding in sys.argv[1].split():
+    if encoding != "own":
+        sys.stdout.reconfigure(encoding=encoding, errors="strict")
+        sys.stderr.reconfigure(encoding=encoding, errors="backslashreplace")
     command = []
+    for argument in sys.argv[2:]:
+        if argument != ";":
+            command.append(argument)
+            continue
+        status = main(command)
+        for stream in (sys.stdout, sys.stderr):
+            print(f"status {status}", file=stream, flush=True)
+        command = []
 """
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "encodings"),
     [
-        {"PYTHONIOENCODING": "ascii"},
-        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        {"PYTHONIOENCODING": "utf-8"},
-        {"PYTHONIOENCODING": "latin-1"},
+        ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, ["own"]),
+        ({"PYTHONIOENCODING": "ascii"}, ["own", "utf-8", "latin-1"]),
     ],
 )
-def test_every_name_is_shown_on_every_output(tmp_path, settings):
+def test_every_name_is_shown_on_every_output(tmp_path, settings, encodings):
     commands = []
     for name in NAMES:
         np.save(os.fsdecode(os.fsencode(tmp_path) + b"/" + name), np.arange(6.0))
         commands += [
             [b"inspect", name],
             [b"inspect", b"--json", name],
-            [b"convert", name, b"y" + name],
+            [b"convert", b"--force", name, b"y" + name],
             [b"inspect", b"no" + name],
         ]
     finished = subprocess.run(
@@ -289,6 +298,7 @@ def test_every_name_is_shown_on_every_output(tmp_path, settings):
             sys.executable,
             "-c",
             STATUSES,
+            " ".join(encodings),
             *(word for command in commands for word in (*command, b";")),
         ],
         cwd=tmp_path,
@@ -301,8 +311,10 @@ def test_every_name_is_shown_on_every_output(tmp_path, settings):
         re.findall(rb"(.*?)^status (\d)\n", text, re.DOTALL | re.MULTILINE)
         for text in (finished.stdout, finished.stderr)
     )
-    assert len(shown) == len(said) == len(commands)
-    for command, (out, status), (err, _) in zip(commands, shown, said, strict=True):
+    assert len(shown) == len(said) == len(commands) * len(encodings)
+    for command, (out, status), (err, _) in zip(
+        commands * len(encodings), shown, said, strict=True
+    ):
         if command[1].startswith(b"no"):
             assert (status, out, err.count(b"\n")) == (b"2", b"", 1), command
         else:
@@ -310,7 +322,7 @@ def test_every_name_is_shown_on_every_output(tmp_path, settings):
             assert b".npy" in out
 
 
-@pytest.mark.parametrize("arguments", ["inspect x.npy", "--help", "convert --help", "--version"])
+@pytest.mark.parametrize("arguments", ["--help", "convert --help", "--version"])
 @pytest.mark.parametrize(
     ("ending", "statuses"),
     [
@@ -322,7 +334,6 @@ def test_every_name_is_shown_on_every_output(tmp_path, settings):
     ],
 )
 def test_an_output_that_cannot_be_written_is_no_traceback(tmp_path, arguments, ending, statuses):
-    np.save(tmp_path / "x.npy", np.arange(6.0))
     program = f"{sys.executable} -m loaderx {arguments} {ending}"
     finished = subprocess.run(
         ["/bin/sh", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
@@ -332,9 +343,31 @@ def test_an_output_that_cannot_be_written_is_no_traceback(tmp_path, arguments, e
     assert "Exception ignored" not in finished.stderr
 
 
-# Of each command, arguments and a function that it calls.
+CLOSED_OUTPUT = "os.close(1); sys.stdout = sys.__stdout__ = None"
+CLOSED_ERRORS = "os.close(2); sys.stderr = sys.__stderr__ = None"
+
+
+@pytest.mark.parametrize(
+    ("before", "statuses"),
+    [
+        ("reader, writer = os.pipe(); os.close(reader); os.dup2(writer, 1)", {1}),
+        (CLOSED_OUTPUT, {0}),
+        (CLOSED_ERRORS, {0}),
+        (f"{CLOSED_OUTPUT}; {CLOSED_ERRORS}", {0}),
+        ('os.dup2(os.open("/dev/full", os.O_WRONLY), 1)', {2}),
+    ],
+    ids=["| true", ">&-", "2>&-", ">&- 2>&-", ">/dev/full"],
+)
+def test_a_result_that_cannot_be_written_is_no_traceback(forking, training, before, statuses):
+    finished = forking.run(f"{before}\n{MAIN}", "inspect", "x.npy")
+    assert finished.returncode in statuses, finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert "Exception ignored" not in finished.stderr
+
+
+# Of each command, arguments and a function that it calls; the demo, which takes seconds to import, has its own test.
+OTHERS = [command for command in loaderx.commands.COMMANDS if command != "demo"]
 PLACES = {
-    "demo": (["demo"], "loaderx.demo:write_digits"),
     "inspect": (["inspect", "x.npy"], "loaderx.commands.tables:kind_of"),
     "convert": (["convert", "x.npy", "y.npy"], "loaderx.commands.tables:kind_of"),
     "bench": (["bench", "train.py:loader"], "loaderx.commands.stages:measure"),
@@ -359,7 +392,7 @@ def training(tmp_path, monkeypatch):
     assert names <= {"x.npy", "train.py", "__pycache__"}
 
 
-@pytest.mark.parametrize("command", loaderx.commands.COMMANDS)
+@pytest.mark.parametrize("command", OTHERS)
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_ends_a_command_in_one_line(training, monkeypatch, capsys, command, number):
     arguments, place = PLACES[command]
@@ -385,18 +418,37 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize(
-    ("number", "command"),
-    list(zip(itertools.cycle(SIGNALS), loaderx.commands.COMMANDS, strict=False)),
+    ("number", "command"), list(zip(itertools.cycle(SIGNALS), OTHERS, strict=False))
 )
-def test_a_signal_ends_a_process_with_its_status(training, command, number):
+def test_a_signal_ends_a_process_with_its_status(forking, training, command, number):
     arguments, place = PLACES[command]
-    finished = run(int(number), place, *arguments, cwd=training, program=("-c", SIGNALLED))
+    finished = forking.run(SIGNALLED, int(number), place, *arguments)
     assert finished.returncode == 128 + number, finished.stderr
     assert finished.stderr == f"loaderx {command}: stopped\n"
     assert finished.stdout == ""
 
 
-def test_a_signal_that_an_import_makes_an_error_of_is_still_one(tmp_path):
+def test_a_signal_ends_the_demo_in_one_line_and_its_process_with_its_status(forking, training):
+    program = """
+import signal, sys
+import loaderx.demo
+from loaderx.cli import main
+for number in map(int, sys.argv.pop(1).split()):
+    loaderx.demo.write_digits = lambda *_, **__: signal.raise_signal(number)
+    before = [signal.getsignal(other) for other in signal.valid_signals()]
+    print(main(["demo"]))
+    assert [signal.getsignal(other) for other in signal.valid_signals()] == before
+sys.stdout.flush()
+main()
+"""
+    numbers = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]
+    finished = forking.run(program, " ".join(str(int(number)) for number in numbers), "demo")
+    assert finished.stdout.split() == [str(128 + number) for number in numbers]
+    assert finished.stderr == "loaderx demo: stopped\n" * (len(numbers) + 1)
+    assert finished.returncode == 128 + signal.SIGINT
+
+
+def test_a_signal_that_an_import_makes_an_error_of_is_still_one(forking):
     program = SIGNALLED.replace(
         "lambda *_, **__: signal.raise_signal(number)", "interrupted_import"
     )
@@ -408,19 +460,12 @@ def interrupted_import(*_, **__):
         raise ImportError("Encountered an error while initializing the extension.") from None
 """
     program = inside + program
-    finished = run(
-        2,
-        "loaderx.commands.tables:kind_of",
-        "inspect",
-        "x.npy",
-        cwd=tmp_path,
-        program=("-c", program),
-    )
+    finished = forking.run(program, 2, "loaderx.commands.tables:kind_of", "inspect", "x.npy")
     assert (finished.returncode, finished.stderr) == (130, "loaderx inspect: stopped\n")
 
 
 @pytest.mark.parametrize("repeated", ["late", "at once"])
-def test_a_signal_in_a_callback_of_the_garbage_collector_is_not_lost(tmp_path, repeated):
+def test_a_signal_in_a_callback_of_the_garbage_collector_is_not_lost(forking, repeated):
     program = """
 import gc, signal, sys, threading, time
 import loaderx.commands.tables as tables
@@ -448,7 +493,7 @@ def slow_start(timer):
 threading.Timer.start = slow_start
 """
     program += "sys.exit(main())"
-    finished = run("inspect", "x.npy", cwd=tmp_path, program=("-c", program))
+    finished = forking.run(program, "inspect", "x.npy")
     assert (finished.returncode, finished.stderr) == (130, "loaderx inspect: stopped\n")
 
 

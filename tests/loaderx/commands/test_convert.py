@@ -4,7 +4,6 @@ import io
 import itertools
 import json
 import signal
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -16,7 +15,7 @@ from PIL import Image
 from loaderx import ARDataset, DataLoader, ImageFolder, cli, write_array_record
 from loaderx.commands import conversion, outputs
 from loaderx.commands.workspace import Workspace
-from tests.loaderx.commands.paused import PATIENCE, ROWS, paused_conversion
+from tests.loaderx.commands.paused import ROWS, paused_conversion
 
 
 @pytest.fixture(autouse=True)
@@ -403,18 +402,6 @@ def test_a_row_of_another_shape_is_named(folder, capsys, values, words):
 # Stopping, going on, and not destroying anything.
 
 
-def started(*arguments, before=""):
-    program = f"""
-import sys
-from loaderx.cli import main
-{before}
-sys.exit(main({["convert", *map(str, arguments)]!r}))
-"""
-    return subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
 def unfinished(target):
     return Workspace(Path(target)).path
 
@@ -433,13 +420,15 @@ def rows_noted(journal):
 
 
 @pytest.mark.parametrize("shards", [1, 2])
-def test_a_conversion_goes_on_after_ctrl_c_and_the_file_is_the_same(folder, capsys, shards):
+def test_a_conversion_goes_on_after_ctrl_c_and_the_file_is_the_same(
+    forking, folder, capsys, shards
+):
     np.save("x.npy", ROWS)
     options = ("--shards", shards)
     growing = unfinished("x.ar") / ("x.ar" if shards == 1 else "x.ar-00000-of-00002")
-    with paused_conversion("x.npy", "x.ar", *options) as process:
+    with paused_conversion(forking, "x.npy", "x.ar", *options) as process:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE)
+        out, err = process.communicate()
     assert process.returncode == 130
     (line,) = err.splitlines()
     assert line.startswith("loaderx convert: stopped after ")
@@ -458,9 +447,9 @@ def test_a_conversion_goes_on_after_ctrl_c_and_the_file_is_the_same(folder, caps
     assert leftovers() == []
 
 
-def test_a_conversion_goes_on_after_its_process_was_killed(folder, capsys):
+def test_a_conversion_goes_on_after_its_process_was_killed(forking, folder, capsys):
     np.save("x.npy", ROWS)
-    with paused_conversion("x.npy", "x.ar") as process:
+    with paused_conversion(forking, "x.npy", "x.ar") as process:
         process.kill()
     assert rows_noted(unfinished("x.ar") / "journal.json") > 0
     assert not Path("x.ar").exists()
@@ -493,13 +482,21 @@ def stopped_after(monkeypatch, capsys):
     return stopped_after
 
 
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    """An archive of compressed arrays, and these."""
+    arrays = {"a": numbers(shape=(900, 30, 7)), "b": numbers(np.float64), "c": np.arange(5)}
+    path = tmp_path_factory.mktemp("archive") / "x.npz"
+    np.savez_compressed(path, **arrays)
+    return path, arrays
+
+
 @pytest.mark.parametrize("blocks", [1, 2, 5])
 @pytest.mark.parametrize("target", ["y.npy", "y.npz"])
-def test_arrays_of_an_npz_file_go_on_after_ctrl_c_too(stopped_after, blocks, target):
-    arrays = {"a": numbers(shape=(900, 30, 7)), "b": numbers(np.float64), "c": np.arange(5)}
-    np.savez_compressed("x.npz", **arrays)
-    stopped_after(blocks, "x.npz", target)
-    assert convert("x.npz", target) == 0
+def test_arrays_of_an_npz_file_go_on_after_ctrl_c_too(archive, stopped_after, blocks, target):
+    path, arrays = archive
+    stopped_after(blocks, path, target)
+    assert convert(path, target) == 0
     for name, array in arrays.items():
         same(np.load(target)[name] if target == "y.npz" else np.load(f"y_{name}.npy"), array)
     assert leftovers() == []
@@ -554,19 +551,20 @@ def test_a_file_that_exists_stays_until_the_new_one_is_complete(stopped_after):
     same(np.load("y.npy"), numbers())
 
 
-def test_a_full_disk_is_one_line_and_the_rows_so_far_are_kept():
+def test_a_full_disk_is_one_line_and_the_rows_so_far_are_kept(forking):
     np.save("x.npy", numbers(np.float64))
-    limit = """
-import resource, signal
+    program = """
+import resource, signal, sys
+from loaderx.cli import main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+sys.exit(main())
 """
-    process = started("x.npy", "y.npy", before=limit)
-    _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
+    finished = forking.run(program, "convert", "x.npy", "y.npy")
+    assert finished.returncode == 2
     rows = rows_noted(unfinished("y.npy") / "journal.json")
     assert rows > 0
-    assert err == (
+    assert finished.stderr == (
         f"loaderx convert: y.npy: File too large; {rows:,} of 2,000 rows are kept, and the same command goes on there\n"
     )
     assert not Path("y.npy").exists()
@@ -574,19 +572,20 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
     same(np.load("y.npy"), numbers(np.float64))
 
 
-def test_memory_does_not_grow_with_the_file():
+def test_memory_does_not_grow_with_the_file(forking):
+    program = """
+import resource, sys
+from loaderx.cli import main
+status = main()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+sys.exit(status)
+"""
+
     def most_memory(rows):
         np.savez_compressed("x.npz", np.zeros((rows, 1 << 20), np.uint8))
-        process = started(
-            "x.npz",
-            "y.npy",
-            "--force",
-            before="import atexit, resource, sys; atexit.register(lambda: print("
-            "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr))",
-        )
-        _, err = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, err
+        finished = forking.run(program, "convert", "x.npz", "y.npy", "--force")
+        assert finished.returncode == 0, finished.stderr
         unit = 1 if sys.platform == "darwin" else 1024
-        return int(err.split()[-1]) * unit
+        return int(finished.stderr.split()[-1]) * unit
 
-    assert most_memory(200) - most_memory(10) < 100e6
+    assert most_memory(120) - most_memory(10) < 60e6

@@ -1,8 +1,6 @@
 """`loaderx inspect` tells what is in a file, and what of it is damaged."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -236,7 +234,7 @@ def test_verify_names_the_first_damaged_record(shown, capsys, group):
     assert "rows         64" in captured.out
 
 
-def test_ctrl_c_is_one_line_and_exit_code_130():
+def test_ctrl_c_is_one_line_and_exit_code_130(forking):
     write_array_record("x.ar", images(10), progress=False)
     program = """
 import signal, sys
@@ -248,11 +246,9 @@ def interrupted(self, number):
         signal.raise_signal(signal.SIGINT)
     return read(self, number)
 RecordFile.read_chunk = interrupted
-sys.exit(main(["inspect", "x.ar", "--verify"]))
+sys.exit(main())
 """
-    finished = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=110
-    )
+    finished = forking.run(program, "inspect", "x.ar", "--verify")
     assert finished.returncode == 130
     assert (finished.stdout, finished.stderr) == ("", "loaderx inspect: stopped\n")
 

@@ -10,7 +10,7 @@ import pytest
 
 from loaderx import ARDataset, cli
 from loaderx.commands.workspace import Workspace
-from tests.loaderx.commands.paused import PATIENCE, ROWS, paused_conversion
+from tests.loaderx.commands.paused import ROWS, paused_conversion
 
 
 @pytest.fixture(autouse=True)
@@ -116,11 +116,11 @@ def test_a_link_that_leads_nowhere_is_replaced_on_request_only(capsys):
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_signals_end_a_conversion_that_goes_on_later(folder, capsys, number, status):
+def test_signals_end_a_conversion_that_goes_on_later(forking, folder, capsys, number, status):
     np.save("x.npy", ROWS)
-    with paused_conversion("x.npy", "y.ar") as process:
+    with paused_conversion(forking, "x.npy", "y.ar") as process:
         process.send_signal(number)
-        out, err = process.communicate(timeout=PATIENCE)
+        out, err = process.communicate()
     assert process.returncode == status
     (line,) = err.splitlines()
     assert line.endswith("of 4,000 rows; the same command goes on there")
@@ -131,23 +131,19 @@ def test_signals_end_a_conversion_that_goes_on_later(folder, capsys, number, sta
     assert names(folder) == ["x.npy", "y.ar"]
 
 
-def test_a_signal_that_is_ignored_stays_ignored(folder):
+def test_a_signal_that_is_ignored_stays_ignored(forking, folder):
     np.save("x.npy", ROWS)
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with paused_conversion("x.npy", "y.ar") as process:
-            process.send_signal(signal.SIGHUP)
-            process.communicate(timeout=PATIENCE)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    with paused_conversion(forking, "x.npy", "y.ar", ignored=[signal.SIGHUP]) as process:
+        process.send_signal(signal.SIGHUP)
+        process.communicate()
     assert process.returncode == 0
     assert names(folder) == ["x.npy", "y.ar"]
 
 
 @pytest.mark.parametrize("after", ["same", "other"])
-def test_what_a_killed_conversion_left_is_gone_after_the_next(folder, after):
+def test_what_a_killed_conversion_left_is_gone_after_the_next(forking, folder, after):
     np.save("x.npy", ROWS)
-    with paused_conversion("x.npy", "y.ar") as process:
+    with paused_conversion(forking, "x.npy", "y.ar") as process:
         process.kill()
     (place,) = folder.glob(".y.ar.*")
     options = () if after == "same" else ("--shards", 2, "--compression", "none")
@@ -157,10 +153,10 @@ def test_what_a_killed_conversion_left_is_gone_after_the_next(folder, after):
     assert [name for name in names(folder) if name.startswith(".")] == []
 
 
-def test_a_second_process_is_refused_while_the_first_lives_and_not_after(folder, capsys):
+def test_a_second_process_is_refused_while_the_first_lives_and_not_after(forking, folder, capsys):
     np.save("x.npy", ROWS)
     Path("here").symlink_to(".")
-    with paused_conversion("x.npy", "y.ar") as process:
+    with paused_conversion(forking, "x.npy", "y.ar") as process:
         # It holds its lock, and does not end meanwhile.
         for target in ("y.ar", "here/y.ar"):
             assert convert("x.npy", target) == 2
@@ -192,18 +188,18 @@ def test_one_of_many_that_want_a_workspace_has_it(folder):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(100)
     assert len(seen) + len(refused) == 400
     assert set(seen) == {1}
     assert set(refused) <= {"y.npy is being written by another process."}
     assert names(folder) == []
 
 
-def test_a_file_that_appeared_meanwhile_is_not_replaced(folder, capsys):
+def test_a_file_that_appeared_meanwhile_is_not_replaced(forking, folder, capsys):
     np.save("x.npy", ROWS)
-    with paused_conversion("x.npy", "y.ar") as process:
+    with paused_conversion(forking, "x.npy", "y.ar") as process:
         Path("y.ar").write_text("theirs")
-        _, err = process.communicate(timeout=PATIENCE)
+        _, err = process.communicate()
     assert process.returncode == 2
     assert "y.ar exists by now; the same command with --force replaces it at once" in err
     assert Path("y.ar").read_text() == "theirs"
