@@ -6,7 +6,7 @@ the memory any more, and the slab goes back to the pool.
 """
 
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,10 @@ class LeaseRef(weakref.ref[Lease]):
 
 
 class Pool:
-    """Slabs of one size, of which at most `keep` are used again; a lease beyond those owns its slab alone."""
+    """Slabs of one size. Those of the newest `keep` leases are used again; an older lease owns its slab alone.
+
+    So memory that a consumer keeps for long is freed with it, and batches continue to share a few slabs meanwhile.
+    """
 
     def __init__(self, nbytes: int, keep: int) -> None:
         self._nbytes = nbytes
@@ -72,8 +75,8 @@ class Pool:
         # `append` of this deque itself: of an exception in Python code there, such as Ctrl-C, Python would only
         # print a line, and the consumer's loop would continue.
         self._ended: deque[LeaseRef] = deque()
-        # A weak reference that is not kept has no callback.
-        self._out: set[LeaseRef] = set()
+        # A weak reference that is not kept has no callback. The oldest is first.
+        self._out: OrderedDict[LeaseRef, None] = OrderedDict()
 
     def lease(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """An array of that shape, which must fit into a slab; its contents are arbitrary."""
@@ -81,19 +84,17 @@ class Pool:
             ended = self._ended.pop()
         except IndexError:
             slab = Slab(self._nbytes)
-            if len(self._out) >= self._keep:
-                # An interrupt between `pop` and `discard` leaves the reference of an ended lease.
-                self._out.difference_update([ref for ref in tuple(self._out) if ref() is None])
         else:
-            self._out.discard(ended)
+            self._out.pop(ended, None)
             slab = ended.slab
         # NumPy knows the dtypes of others, such as bfloat16, by their size only.
         own = dtype.isbuiltin == 1
         lease = Lease(slab, shape, dtype.str if own else f"|V{dtype.itemsize}")
-        if len(self._out) < self._keep:
-            ref = LeaseRef(lease, self._ended.append)
-            ref.slab = slab
-            self._out.add(ref)
+        ref = LeaseRef(lease, self._ended.append)
+        ref.slab = slab
+        self._out[ref] = None
+        if len(self._out) > self._keep:
+            self._out.popitem(last=False)
         array = np.asarray(lease)
         return array if own else array.view(dtype)
 

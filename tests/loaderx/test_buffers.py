@@ -121,11 +121,20 @@ def test_the_pool_grows_when_memory_is_kept_and_shrinks_back():
 def test_memory_beyond_what_is_kept_is_freed_with_its_last_view(slabs):
     pool = Pool(1024, 2)
     kept = [pool.lease((1024,), np.dtype(np.uint8)) for _ in range(5)]
-    view = kept[-1][3:]
+    view = kept[0][3:]
     kept.clear()
     assert len(slabs.alive[1024]) == 3
     del view
     assert len(slabs.alive[1024]) == 2
+
+
+def test_memory_that_is_kept_for_good_does_not_keep_later_batches_from_sharing_theirs(slabs):
+    pool = Pool(1024, 2)
+    kept = [pool.lease((1024,), np.dtype(np.uint8)) for _ in range(2)]
+    for _ in range(20):
+        pool.lease((1024,), np.dtype(np.uint8))
+    assert slabs.made[1024] == 3
+    assert len({array.ctypes.data for array in kept}) == 2
 
 
 def test_a_pool_whose_lease_was_interrupted_uses_memory_again_as_before(slabs):
@@ -388,21 +397,22 @@ def test_a_donated_batch_is_not_the_one_that_another_iterator_holds(poisoned):
 
 @pytest.fixture
 def slabs(monkeypatch):
-    """Counts slabs by their size: how many there are, and how many there were at most at one time."""
+    """Counts slabs by their size: how many there are, were made, and were there at most at one time."""
 
-    alive, most = collections.defaultdict(set), collections.Counter()
+    alive, made, most = collections.defaultdict(set), collections.Counter(), collections.Counter()
 
     class Counted(buffers.Slab):
         def __init__(self, nbytes):
             super().__init__(nbytes)
             alive[nbytes].add(id(self))
+            made[nbytes] += 1
             most[nbytes] = max(most[nbytes], len(alive[nbytes]))
 
         def __del__(self):
             alive[self.nbytes].discard(id(self))
 
     monkeypatch.setattr(buffers, "Slab", Counted)
-    return types.SimpleNamespace(alive=alive, most=most)
+    return types.SimpleNamespace(alive=alive, made=made, most=most)
 
 
 IMAGE_BYTES = 16 * DATA[0].nbytes
@@ -503,22 +513,20 @@ before = resident()
 built = []
 options = {"prefetch": prefetch, "workers": workers, "output": output, "transform": count}
 iterator = iter(DataLoader(data, batch_size=9, **options))
-held, counts = [], []
+held = []
 for step in range(2 * kept + prefetch + workers + 2):
     held.append(next(iterator))
     # Keeps one batch, then more and more, then one again.
     del held[: -(kept if kept <= step < 2 * kept else 1)]
-    counts.append(len(held))
     # The consumer is slow: all that may be kept ready is.
     while len(built) < step + 1 + prefetch:
         time.sleep(0.001)
-    # Batches made while others were kept own their memory until they are consumed; the pool has back its own.
-    allowed = (prefetch + workers + max(counts[-prefetch - workers - 1 :])) * 36 + 64
+    allowed = (prefetch + workers + len(held)) * 36 + 64
     # JAX lets go of what was dropped when it takes the next array, or here.
     gc.collect()
     used = (resident() - before) / MB
-    # The probe measures something: the batches that are held and ready are there, but for what was freed elsewhere.
-    if not (prefetch + len(held) - 1) * 36 < used < allowed:
+    # The probe measures something: the batches that are held and ready are there.
+    if not (prefetch + len(held) - 0.5) * 36 < used < allowed:
         sys.exit(f"step {step}: {used:.0f} MB with {len(held)} batches held, {allowed} MB allowed")
 """
 
