@@ -347,16 +347,23 @@ def channel_drop(
     value, left = saturate(fill, x), channels
     every = x.shape[2]
     # Listed for a block of pixels, as masks of bits: a loop over one channel moves single values.
-    masks = kept.reshape(BLOCK, every, kept.shape[0] // (BLOCK * every))
+    line, itemsize = filled.view(np.uint8), kept.shape[0] // filled.shape[0]
     for c in range(every):
         # Of the channels from here on `left` are dropped, each as likely as the others.
         drop = rng.integers(0, every - c) < left
         left -= 1 if drop else 0
-        for j in range(BLOCK):
-            filled[j * every + c] = value if drop else saturate(0, x)
-            for byte in range(masks.shape[2]):
-                masks[j, c, byte] = 0 if drop else 255
-    flat, line = x.reshape(-1).view(np.uint8), filled.view(np.uint8)
+        filled[c] = value if drop else saturate(0, x)
+        for byte in range(itemsize):
+            kept[c * itemsize + byte] = 0 if drop else 255
+    # From the first pixel to the whole block, by doubling: the strides of single values are not constant here.
+    done = every * itemsize
+    while done < kept.shape[0]:
+        more = min(done, kept.shape[0] - done)
+        for k in range(more):
+            kept[done + k] = kept[k]
+            line[done + k] = line[k]
+        done += more
+    flat = x.reshape(-1).view(np.uint8)
     size, length = flat.shape[0], kept.shape[0]
     for begin in range(0, size - size % length, length):
         block = flat[begin : begin + length]
