@@ -194,7 +194,10 @@ def blur(x: Any, shares: Any, before: Any, behind: Any, line: Any, sums: Any, ri
     radius = taps - 1
     edge, places = radius * channels, 2 * radius + 1
     start = lost(taps, line)
+    # Places in the ring, counted without divisions: of the newest row, and of the oldest one that is still needed.
+    newest, oldest = places - 1, 0
     for front in range(height + radius):
+        newest, oldest = oldest, (oldest + 1 if oldest + 1 < places else 0)
         if front < height:
             inside, row = line[edge : edge + length], rows[front]
             for k in range(length):
@@ -207,13 +210,12 @@ def blur(x: Any, shares: Any, before: Any, behind: Any, line: Any, sums: Any, ri
                     line[edge + (width - 1 + tap) * channels + c] = inside[right + c]
             for tap in range(taps):
                 before[tap], behind[tap] = edge - tap * channels, edge + tap * channels
-            place = front % places * padded
+            place = newest * padded
             weigh(line, before, behind, shares, taps, start, ring[place : place + padded])
         i = front - radius
         if i >= 0:
-            # Rows and their mirror images are at most the radius away, so one division finds the lines of all of them:
-            # with one for each, a blur by 13 x 13 pixels takes a quarter longer.
-            first = (i - radius) % places - (i - radius)
+            # Rows and their mirror images are at most the radius away.
+            first = oldest - (i - radius)
             for tap in range(taps):
                 above = first + border(i - tap, height, REFLECT)
                 below = first + border(i + tap, height, REFLECT)

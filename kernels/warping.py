@@ -21,8 +21,10 @@ from .windows import FILL, REFLECT, border
 PARTLY, OUTSIDE = -1, -2
 # Beyond it places do not fit into 32 bits, and offsets of a whole number of pixels are taken for any others.
 LARGEST = 2.0**31
-# A block of pixels and what they become by a quarter turn fit into the nearest cache together.
+# So many rows are read column by column at a time: their cache lines stay in the nearest cache, also where a row is a
+# power of two long and they share few of its sets. [1024x1024x3 bytes: 0.55 ns per pixel, 1.25 with 64 rows]
 BLOCK = 32
+CACHE_LINE = 64
 
 
 def share_dtype(dtype: Any) -> str:
@@ -236,6 +238,8 @@ def copy_turned(x: Any, matrix: Any, mode: Any, fill: Any, out: Any) -> None:
             *(f * width + c, e * width + b, d * width + a),
             *(upper, lower, left, right, out.shape[1]),
         )
+        if a == 0:
+            read_ahead(source, target)
         copy_blocks(source, walk, fill, target)
     for i in range(out.shape[0]):
         first, stop = (left, right) if upper <= i < lower else (0, 0)
@@ -294,29 +298,36 @@ def mix_places(
 
 
 @jitable
+def read_ahead(source: Any, target: Any) -> None:
+    """Bring source and target into the cache in the order of their memory, before columns are read.
+
+    The processor fetches ahead along lines, not along columns: a quarter turn of 224x224x3 bytes takes 26 us with this
+    and 85 us without. What is written here is overwritten with the pixels.
+    """
+    for k in range(0, min(source.shape[0], target.shape[0]), max(1, CACHE_LINE // source.itemsize)):
+        target[k] = source[k]
+
+
+@jitable
 def copy_blocks(source: Any, walk: Any, fill: Any, target: Any) -> None:
     """A rectangle of the target from a walk through the source, in pixels: start, step per row and per column."""
     channels = len(fill)
     start, down, across, upper, lower, left, right, width = walk
     safe = source.shape[0] - lanes_of(fill)
-    for block_row in range(upper, lower, BLOCK):
-        for block_column in range(left, right, BLOCK):
-            stop = min(block_column + BLOCK, right)
-            # A pixel of three is moved as four, but behind the last one of a line may lie one that is there already.
-            swift = min(stop, right - 1) if channels == 3 else stop
-            for i in range(block_row, min(block_row + BLOCK, lower)):
-                place, step = (
-                    (start + i * down + block_column * across) * channels,
-                    across * channels,
-                )
-                to, done = (i * width + block_column) * channels, 0
-                if max(place, place + (stop - 1 - block_column) * step) <= safe:
-                    done = swift - block_column
-                    for j in range(done):
-                        move_pixel(source, place + j * step, fill, target, to + j * channels)
-                for j in range(done, stop - block_column):
-                    for k in range(channels):
-                        target[to + j * channels + k] = source[place + j * step + k]
+    for first in range(left, right, BLOCK):
+        stop = min(first + BLOCK, right)
+        # A pixel of three is moved as four, but behind the last one of a line may lie one that is there already.
+        swift = min(stop, right - 1) if channels == 3 else stop
+        for i in range(upper, lower):
+            place, step = (start + i * down + first * across) * channels, across * channels
+            to, done = (i * width + first) * channels, 0
+            if max(place, place + (stop - 1 - first) * step) <= safe:
+                done = swift - first
+                for j in range(done):
+                    move_pixel(source, place + j * step, fill, target, to + j * channels)
+            for j in range(done, stop - first):
+                for k in range(channels):
+                    target[to + j * channels + k] = source[place + j * step + k]
 
 
 @jitable
