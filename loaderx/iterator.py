@@ -114,6 +114,9 @@ class LoaderIterator:
         # Threads that wait for their turn, the first one first; their identifiers are the keys.
         self._queue: dict[int, None] = {}
         self._recent_best_seconds = math.inf
+        # When the last batch was handed out, and how long after it the consumer asked for the next.
+        self._handed_out = math.inf
+        self._away = 0.0
         self._batches = 0
         self._waiting = 0.0
         self._building = 0.0
@@ -174,7 +177,8 @@ class LoaderIterator:
 
     def _await_first(self, began: float) -> tuple[Any, tuple[int, int]]:
         """Wait for the first of the batches under way; return it, and what is consumed with it."""
-        self._schedule()
+        if not self._pending:
+            self._schedule()
         if not self._pending:
             self._pending_is_stale = False
             self._end()
@@ -197,8 +201,10 @@ class LoaderIterator:
                 del error  # this frame must not keep it: see `BatchTask.cancel`
         self._pending.popleft()
         self._record_work(task.work_seconds)
+        self._away = began - self._handed_out
         self._schedule(task)
-        self._count(task.nbytes, task.seconds, time.perf_counter() - began)
+        self._handed_out = time.perf_counter()
+        self._count(task.nbytes, task.seconds, self._handed_out - began)
         batch, task.batch = task.batch, None  # a worker may still hold the task
         return batch, (task.span.following, task.step + 1)
 
@@ -296,6 +302,7 @@ class LoaderIterator:
         if self._builds_inline():
             return
         group = self._scheduler.coalesced(self._recent_best_seconds)
+        rest = self._scheduler.rest(self._recent_best_seconds, self._away)
         while len(self._pending) <= (self._scheduler.ahead - 1) * group:
             tasks: list[BatchTask] = []
             for _ in range(group):
@@ -311,7 +318,7 @@ class LoaderIterator:
             for task in tasks[:-1]:
                 task.last = tasks[-1]
             if tasks:
-                self._pool.put(functools.partial(start_all, tasks))
+                self._pool.put(functools.partial(start_all, tasks, rest))
             if len(tasks) < group:
                 return
 

@@ -218,7 +218,9 @@ class BatchTask:
                 self._fail(error)
 
 
-def start_all(batches: list[BatchTask]) -> None:
-    """Build several batches in a row."""
+def start_all(batches: list[BatchTask], rest: float) -> None:
+    """Build several batches in a row, after a rest: see `Scheduler.rest`."""
+    if rest > 0:
+        time.sleep(rest)
     for batch in batches:
         batch.start()

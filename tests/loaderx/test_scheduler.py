@@ -10,6 +10,8 @@ from loaderx.scheduler import (
     INLINE_MAX_BYTES,
     INLINE_MAX_SECONDS,
     MAX_COALESCED,
+    REST_FACTOR,
+    REST_SECONDS,
     TRANSFORMED_BYTES_PER_PART,
     Scheduler,
     Workload,
@@ -86,3 +88,13 @@ def test_undivided_batches_keep_every_worker_busy():
     assert divided.buffers == 2 + 2
     assert whole.buffers == 6 + 2
     assert scheduler(COPY).buffers == 6 * MAX_COALESCED + 2
+
+
+def test_workers_rest_only_after_a_consumer_that_stays_away_for_much_longer_than_a_batch_takes():
+    seconds, long = 2e-3, REST_FACTOR * (2e-3 + REST_SECONDS)
+    own = scheduler(CHAIN)
+    assert own.rest(seconds, long) == REST_SECONDS
+    assert own.rest(seconds, 0.99 * long) == 0
+    # Nothing is known before the first batch, or after a batch that was the first.
+    assert own.rest(math.inf, long) == 0
+    assert own.rest(seconds, -math.inf) == 0
