@@ -123,6 +123,33 @@ def test_a_sharding_over_one_device_is_a_sharding():
     assert_same(batch["x"], array[:4])
 
 
+@pytest.mark.parametrize("dtype", ["?", "u1", "i4", "f2", "f4", "c8", *SMALL_FLOATS], ids=str)
+def test_an_array_that_is_committed_to_the_cpu_is_the_memory_it_was_gathered_into(
+    dtype, monkeypatch
+):
+    """By DLPack, which commits; float8 has none."""
+    given, imported = {}, []
+    from_dlpack = jax.dlpack.from_dlpack
+
+    def watch(array):
+        given[len(imported)] = np.asarray(array).ctypes.data
+        imported.append(from_dlpack(array))
+        return imported[-1]
+
+    monkeypatch.setattr(jax.dlpack, "from_dlpack", watch)
+    # Also where this JAX has no shorter way.
+    monkeypatch.setattr("loaderx.output.jax._put_at_once", lambda: None)
+    sharding = NamedSharding(Mesh(jax.devices(), ("data",)), PartitionSpec("data"))
+    data = values((6, 3), dtype)
+    loader = DataLoader({"x": data}, batch_size=2, shuffle=False, sharding=sharding)
+    batches = [loader.batch(step)["x"] for step in range(3)]
+    assert all(batch.committed and batch.sharding == sharding for batch in batches)
+    assert np.concatenate(batches).tobytes() == data.tobytes()
+    assert len(imported) == (0 if dtype == ml_dtypes.float8_e4m3fn else 3)
+    for number, array in enumerate(imported):
+        assert array.unsafe_buffer_pointer() == given[number]
+
+
 def test_the_default_device_of_jax_is_respected():
     watch = Watch()
     with jax.default_device(jax.devices("cpu")[0]):
