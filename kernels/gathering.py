@@ -10,8 +10,13 @@ from numpy.typing import NDArray
 
 from .compilation import brief_kernel, jitable, kernel, parallel_kernel
 from .feistel import permute
-from .memory import copy_bytes, pointer
+from .memory import copy_bytes, pointer, prefetch_line
 
+CACHE_LINE = 64
+# Rows are read in a random order, each from a page of its own, and waiting for its first bytes is a sixth of the time.
+# [512 rows of 3 KB: 184 us without this, 157 us with it; in two threads 91 and 84; asking for all bytes gains nothing]
+ROWS_AHEAD = 2
+PREFETCHED_BYTES = 512
 LOW_HALF = 0 if np.little_endian else 1
 Addresses = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -63,11 +68,20 @@ def address_rows(
         out[i] = base + row * pitch
 
 
+@jitable
+def prefetch_row(address: int, size: int) -> None:
+    """Ask for the first bytes of a row: the rest the processor finds by itself."""
+    for k in range(0, min(size, PREFETCHED_BYTES), CACHE_LINE):
+        prefetch_line(address + k)
+
+
 @kernel
 def copy_rows(addresses: Addresses, size: int, out: Bytes) -> None:
     """`size` bytes from every address, one row after the other."""
-    target = out.ctypes.data
-    for i in range(addresses.shape[0]):
+    target, count = out.ctypes.data, addresses.shape[0]
+    for i in range(count):
+        if i + ROWS_AHEAD < count:
+            prefetch_row(addresses[i + ROWS_AHEAD], size)
         copy_bytes(target + i * size, addresses[i], size)
 
 
@@ -109,6 +123,8 @@ def copy_shuffled(
     for f in range(fields.shape[0]):
         base, pitch, size, target = fields[f]
         for i in range(numbers.shape[0]):
+            if i + ROWS_AHEAD < numbers.shape[0]:
+                prefetch_row(base + numbers[i + ROWS_AHEAD] * pitch, size)
             copy_bytes(target + i * size, base + numbers[i] * pitch, size)
 
 

@@ -13,6 +13,7 @@ from numba import prange
 
 from .calls import fetch
 from .compilation import kernel, parallel_kernel
+from .gathering import PREFETCHED_BYTES, prefetch_row
 from .memory import copy_bytes, fill_bytes, load_float, load_word, store_word
 from .passes import call_pass
 from .random import GOLDEN, as_uniform, fold, mix_bits
@@ -76,6 +77,8 @@ def run_samples(
     for i in range(addresses.shape[0]):
         progress[0] = i
         row = addresses[i]
+        if fetcher == 0 and i + 1 < addresses.shape[0]:
+            prefetch_row(addresses[i + 1], PREFETCHED_BYTES)
         if fetcher != 0:
             row = fetch(fetcher, row, memory + fetched, worker)
             if row < 0:

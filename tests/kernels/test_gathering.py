@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import numba
 import numpy as np
 import pytest
 
@@ -336,3 +337,12 @@ def test_rows_in_parts_are_those_of_the_whole(parts):
         np.testing.assert_array_equal(out.reshape(7, 10), array[rows])
         module.collect_rows_in_parts(parts, addresses, offsets, 1, False, out)
         np.testing.assert_array_equal(out.reshape(7, 10), array[rows][:, ::-1])
+
+
+def test_asking_for_memory_that_is_not_there_does_no_harm():
+    @numba.njit
+    def ask(address):
+        gathering.prefetch_row(address, 4096)
+
+    for address in (0, 1, -1, 2**62):
+        ask(address)
