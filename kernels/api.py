@@ -259,6 +259,10 @@ def draws(
     >>> rng.integers(100), round(rng.uniform(-1, 1), 3)
     (np.int64(60), np.float64(-0.926))
     """
+    given: list[tuple[str, Any, int]] = [("seed", seed, 64), ("position", position, 63)]
+    for name, number, bits in (*given, ("op", op, 63)):
+        if not isinstance(number, int | np.integer) or not 0 <= number < 1 << bits:
+            raise ValueError(f"`{name}` (={number!r}) must be an integer from 0 to 2**{bits} - 1.")
     key = derive_key(seed, DRAWS, _entry_of(field), op)
     return Draws(fold(np.uint64(key), np.uint64(position)))
 

@@ -4,6 +4,7 @@ import ast
 import doctest
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -343,6 +344,20 @@ def test_draws_are_those_of_a_transform(seed):
     out = lx.pipeline([draw], seed=seed)(np.zeros((3, 4)), positions=[0, 5, 10**12])
     for row, position in zip(out, (0, 5, 10**12), strict=True):
         assert row.tolist() == drawn(seed, position, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((-1, 0), r"`seed` (=-1) must be an integer from 0 to 2**64 - 1."),
+        ((0, -5), r"`position` (=-5) must be an integer from 0 to 2**63 - 1."),
+        ((0, 1.5), r"`position` (=1.5) must be an integer"),
+        ((0, 0, -1), r"`op` (=-1) must be an integer"),
+    ],
+)
+def test_draws_of_what_is_not_a_place_in_a_stream_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        kernels.draws(*arguments)
 
 
 def test_draws_are_those_of_any_op_of_any_field():
