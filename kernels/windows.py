@@ -518,7 +518,7 @@ def resize_window(
 
 @jitable
 def rows_first(window: Any, height: Any, width: Any) -> Any:
-    """Whether Pillow (since 13, before it never) mixes rows before columns: the height shrinks by much more."""
+    """Whether rows are mixed before columns, as Pillow 13 does it: where the height shrinks by much more."""
     return window[1] > height and window[1] - height > 2 * (window[4] - width)
 
 

@@ -328,7 +328,7 @@ class _ResizeWindow(WindowTransform):
 
     @property
     def name(self) -> str:
-        return "Resize"
+        return "LetterBox" if self._size.rule == "fits" else "Resize"
 
     def output(self, spec: Spec) -> Spec:
         image_shape(spec, self.name)
@@ -420,6 +420,12 @@ def Resize(  # noqa: N802 - a transform like the others to its users
     return made
 
 
+class _Box(CenterCrop):
+    @property
+    def name(self) -> str:
+        return "LetterBox"
+
+
 class LetterBox(Sequence):
     """Scaled to fit into `size` with its aspect ratio kept, in the middle of it; the rest is `fill`.
 
@@ -440,12 +446,8 @@ class LetterBox(Sequence):
         _check_interpolation(interpolation, INTERPOLATIONS)
         super().__init__(
             _ResizeWindow(_Size("fits", both), interpolation, bool(antialias)),
-            CenterCrop(both, fill=fill, fill_mask=fill_mask),
+            _Box(both, fill=fill, fill_mask=fill_mask),
         )
-
-    def output(self, spec: Spec) -> Spec:
-        image_shape(spec, self.name)
-        return super().output(spec)
 
 
 @jitable

@@ -814,6 +814,7 @@ MISFITS = [
     (T.RandomCrop((7, 13), pad=1), "uint8", "`size` (=(7, 13)) must not exceed the image with its padding, (9, 12)"),
     (T.CenterCrop((7, 11), fill=256), "uint8", "CenterCrop: `fill` (=256.0) must be a value of uint8; the input is"),
     (T.Pad(1, fill=(1, 2)), "uint8", "Pad: `fill` (=(1.0, 2.0)) must be one number, or one for each of the 3 "),
+    (T.LetterBox(20, fill=256), "uint8", "LetterBox: `fill` (=256.0) must be a value of uint8"),
     (T.Pad(1, fill=(1, 2, 256)), "uint8", "Pad: `fill` (=256.0) must be a value of uint8"),
     (T.Resize(4, interpolation="lanczos"), "float16", "Resize takes integers, float32 or float64"),
     (T.Pad(1, fill=256), "uint8", "Pad: `fill` (=256.0) must be a value of uint8; the input is uint8[7, 10, 3]."),
