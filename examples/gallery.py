@@ -85,6 +85,8 @@ def families(size: int) -> dict[str, list[Op]]:
             op(T.RandomCrop, part),
             op(T.CenterCrop, part),
             op(T.Pad, (size - small) // 2, border="reflect", before=(T.Resize(small),)),
+            op(T.PadIfNeeded, size, size, border="edge", before=(T.Resize((small, part)),)),
+            op(T.LetterBox, (size, part), fill=114),
             op(T.RandomFlip, 1.0),
             op(T.Resize, part),
             op(T.RandomResizedCrop, size, scale=(0.2, 0.3)),

@@ -189,6 +189,8 @@ def resize_area(x: Any, out: Any) -> None:
                     down = min(y + 1.0, bottom) - max(np.float64(y), top)
                     for z in range(int(left), int(np.ceil(right))):
                         share = down * (min(z + 1.0, right) - max(np.float64(z), left))
-                        total += share * x[y, z, c]
-                        area += share
+                        # Infinity times 0 would be NaN.
+                        if share > 0.0:
+                            total += share * x[y, z, c]
+                            area += share
                 out[i, j, c] = saturate(total / area, out)

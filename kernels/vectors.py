@@ -30,6 +30,16 @@ if config.DISABLE_JIT:
         """Four channels of a pixel times scale plus bias."""
         out[place : place + 4] = source[at : at + 4].astype(np.float32) * scale[:4] + bias[:4]
 
+    def filter_pixel(
+        line: Any, places: Any, shares: Any, first: int, count: int, channels: int, at: int, out: Any, place: int
+    ) -> None:  # fmt: skip
+        """Four channels of some pixels of a line by their shares, from channel `at`."""
+        value = np.zeros(4, line.dtype)
+        for k in range(first, first + count):
+            begin = places[k] * channels + at
+            value += line[begin : begin + 4] * shares[k]
+        out[place : place + 4] = value
+
     def mirror_ones(source: Any, at: int, out: Any, place: int) -> None:
         """MIRRORED pixels of one channel in the opposite order."""
         _mirror(source, at, out, place, 1)
@@ -133,6 +143,42 @@ else:
         return signature, generate
 
     @intrinsic
+    def filter_pixel(typing_context, line, places, shares, first, count, channels, at, out, place):
+        """Four channels of some pixels of a line by their shares, from channel `at`."""
+        floating = line.dtype in (types.float32, types.float64)
+        if not (floating and line.dtype == shares.dtype == out.dtype):
+            return None
+        whole = types.intp
+        signature = types.void(line, places, shares, whole, whole, whole, whole, out, whole)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            line, places, shares, first, count, channels, at, out, place = arguments
+            kinds = signature.args
+            element = context.get_data_type(kinds[0].dtype)
+            lanes = ir.VectorType(element, 4)
+            align = kinds[0].dtype.bitwidth // 8
+            sum_of = cgutils.alloca_once_value(builder, ir.Constant(lanes, [0.0] * 4))
+            with cgutils.for_range(builder, count) as loop:
+                tap = builder.add(first, loop.index)
+                pixel = builder.load(
+                    builder.gep(context.make_array(kinds[1])(context, builder, places).data, [tap])
+                )
+                share = builder.load(
+                    builder.gep(context.make_array(kinds[2])(context, builder, shares).data, [tap])
+                )
+                begin = builder.add(builder.mul(builder.sext(pixel, at.type), channels), at)
+                values = builder.load(address_of(context, builder, kinds[0], line, begin, lanes))
+                values.align = align
+                mixed = builder.fmul(values, spread(builder, share, lanes))
+                builder.store(builder.fadd(builder.load(sum_of), mixed), sum_of)
+            builder.store(
+                builder.load(sum_of), address_of(context, builder, kinds[7], out, place, lanes)
+            ).align = align
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    @intrinsic
     def scale_pixel(typing_context, source, at, scale, bias, out, place):
         """Four channels of a pixel times scale plus bias."""
         if not (out.dtype == scale.dtype == bias.dtype == types.float32):
@@ -204,9 +250,9 @@ def constant(value: float) -> Any:
     return ir.Constant(LANES, [value] * 4)
 
 
-def spread(builder: Any, value: Any) -> Any:
+def spread(builder: Any, value: Any, lanes: Any = LANES) -> Any:
     """A scalar in every lane."""
-    undefined = ir.Constant(LANES, ir.Undefined)
+    undefined = ir.Constant(lanes, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
     return builder.shuffle_vector(
         first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), 4), [0] * 4)

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from numba.core import config
 
-from loaderx.kernels import noise, passes, samples
+from loaderx.kernels import noise, passes, samples, windows
 from loaderx.kernels.distributions import Draws
 
 WORD = 2**32
@@ -223,18 +223,6 @@ def compose(before, start, extent, flipped, mode, low):
     low[...] = [before[place] if place >= 0 else -1 for place in inside]
 
 
-def compose_blended(
-    before, before_high, before_weight, start, extent, flipped, mode, low, high, weight
-):
-    inside = [
-        border(place, len(before), mode)
-        for place in window_places(start, extent, flipped, len(low))
-    ]
-    low[...] = [before[place] if place >= 0 else -1 for place in inside]
-    high[...] = [before_high[place] if place >= 0 else -1 for place in inside]
-    weight[...] = [before_weight[place] if place >= 0 else 0 for place in inside]
-
-
 def compose_nearest(before, start, extent, flipped, low):
     """The pixel that the centre of each output pixel falls into."""
     size = len(low)
@@ -244,13 +232,58 @@ def compose_nearest(before, start, extent, flipped, low):
         low[...] = low[::-1].copy()
 
 
-def compose_linear(before, start, extent, flipped, low, high, weight):
-    centres = (np.arange(len(low)) + 0.5) * (extent / len(low)) - 0.5
-    centres = np.clip(centres[::-1] if flipped else centres, 0, extent - 1)
-    first = np.floor(centres).astype(int)
-    low[...] = before[start + first]
-    high[...] = before[start + np.ceil(centres).astype(int)]
-    weight[...] = centres - first
+BILINEAR, BICUBIC, LANCZOS = 0, 1, 2
+
+
+def filter_share(kind, distance):
+    """The triangle, Keys' cubic of a = -0.5, and the windowed sinc of three lobes."""
+    distance = abs(distance)
+    if kind == BILINEAR:
+        return max(1 - distance, 0)
+    if kind == BICUBIC:
+        inner = 1.5 * distance**3 - 2.5 * distance**2 + 1
+        outer = -0.5 * distance**3 + 2.5 * distance**2 - 4 * distance + 2
+        return inner if distance < 1 else outer if distance < 2 else 0
+    return float(np.sinc(distance) * np.sinc(distance / 3)) if distance < 3 else 0
+
+
+def filter_matrix(size, result, kind, antialias):
+    """(result, size) in float64: the share of every pixel, from all distances."""
+    scale = size / result
+    wider = max(scale, 1) if antialias else 1
+    centres = (np.arange(result) + 0.5) * scale
+    shares = [
+        [filter_share(kind, (place + 0.5 - centre) / wider) for place in range(size)]
+        for centre in centres
+    ]
+    return np.array(shares) / np.sum(shares, axis=1, keepdims=True)
+
+
+def compose_filter(before, start, extent, flipped, kind, antialias, shares, places, counts):
+    size, exact = len(counts), np.float64
+    taps = len(places) // size
+    scale = extent / size
+    wider = max(scale, 1) if antialias else 1
+    for i in range(size):
+        centre = ((size - 1 - i if flipped else i) + 0.5) * scale
+        if kind == BILINEAR and wider == 1:
+            place = min(max(centre - 0.5, 0), extent - 1)
+            first = math.floor(place)
+            far = shares.dtype.type(place - first)
+            found = [(first, 1 - far), (first + 1, far)]
+        else:
+            reach = (1, 2, 3)[kind] * wider
+            first, stop = max(int(centre - reach + 0.5), 0), min(int(centre + reach + 0.5), extent)
+            found = [
+                (place, windows.filter_share(kind, (place - centre + 0.5) * (1 / wider)))
+                for place in range(first, stop)
+            ]
+            total = sum(share for _, share in found)
+            found = [(place, exact(shares.dtype.type(share)) / total) for place, share in found]
+        found = [(place, share) for place, share in found if share != 0]
+        counts[i] = len(found)
+        for k, (place, share) in enumerate(found):
+            shares[i * taps + k], places[i * taps + k] = share, before[start + place]
 
 
 def walk(table):
@@ -278,32 +311,53 @@ def scale_window(x, rows, columns, fill, scale, bias, out):
     out[...] = pixels.astype(np.float32) * scale[:channels] + bias[:channels]
 
 
-def blend_window(
-    x,
-    rows,
-    rows_high,
-    rows_weight,
-    columns,
-    columns_high,
-    columns_weight,
-    fill,
-    scale,
-    bias,
-    line,
-    whole,
-    out,
-):
-    """All in float32, first between rows, then between columns."""
-    channels = x.shape[2]
-    pixels = x.astype(np.float32)
-    down, across = rows_weight[:, None, None], columns_weight[:, None]
-    mixed = pixels[rows] * (1 - down) + pixels[rows_high] * down
-    mixed = mixed[:, columns] * (1 - across) + mixed[:, columns_high] * across
+def weighted(pixels, table, shares, places, counts):
+    """Entries of the first axis by their shares, one after the other."""
+    taps = len(places) // len(counts)
+    total = np.zeros((len(table), *pixels.shape[1:]), shares.dtype)
+    for i, entry in enumerate(table):
+        for k in entry * taps + np.arange(counts[entry] if entry >= 0 else 0):
+            total[i] += pixels[places[k]].astype(shares.dtype) * shares[k]
+    return total
+
+
+def finish_pixels(mixed, rows, columns, fill, scale, bias, whole, limits, out):
+    channels = out.shape[2]
     if whole:
-        mixed = np.floor(mixed + np.float32(0.5))
+        mixed = np.clip(np.floor(mixed + mixed.dtype.type(0.5)), *limits)
     outside = np.logical_or.outer(np.asarray(rows) < 0, np.asarray(columns) < 0)
-    mixed = np.where(outside[:, :, None], np.asarray(fill, np.float32), mixed)
-    out[...] = mixed * scale[:channels] + bias[:channels]
+    mixed = np.where(outside[:, :, None], np.asarray(fill, mixed.dtype)[:channels], mixed)
+    scaled = mixed * scale[:channels] + bias[:channels]
+    store_values(scaled.reshape(-1), out.reshape(-1))
+
+
+def resize_window(
+    x, rows, columns, row_shares, row_places, row_counts, column_shares, column_places, column_counts,
+    fill, scale, bias, whole, limits, line, made, near, far, part, out
+):  # fmt: skip
+    """First between rows, then between columns."""
+    mixed = weighted(x, rows, row_shares, row_places, row_counts)
+    mixed = np.moveaxis(mixed, 1, 0)
+    mixed = weighted(mixed, columns, column_shares, column_places, column_counts)
+    mixed = np.moveaxis(mixed, 1, 0)
+    finish_pixels(mixed, rows, columns, fill, scale, bias, whole, limits, out)
+
+
+def resize_exactly(
+    x, rows, columns, row_shares, row_places, row_counts, column_shares, column_places, column_counts,
+    fill, scale, bias, whole, limits, line, made, held, window, out
+):  # fmt: skip
+    """Whole numbers are clipped between columns and rows, whichever come first."""
+    axes = [
+        (1, (columns, column_shares, column_places, column_counts)),
+        (0, (rows, row_shares, row_places, row_counts)),
+    ]
+    shorter, narrower = window[1] - len(row_counts), window[4] - len(column_counts)
+    mixed = x
+    for axis, tables in axes[::-1] if shorter > max(0, 2 * narrower) else axes:
+        mixed = np.clip(mixed, *limits) if whole else mixed
+        mixed = np.moveaxis(weighted(np.moveaxis(mixed, axis, 0), *tables), 0, axis)
+    finish_pixels(mixed, rows, columns, fill, scale, bias, whole, limits, out)
 
 
 def scale_pixels(x, scale, bias, out):

@@ -41,6 +41,9 @@ WINDOWS = (
     T.RandomResizedCrop(24, interpolation="nearest"),
     T.Resize(24),
     T.Resize(24, interpolation="nearest"),
+    T.Resize(24, interpolation="bicubic"),
+    T.LetterBox((24, 40)),
+    T.PadIfNeeded(36, 36),
 )
 MAPS = (
     T.Affine(20),

@@ -6,7 +6,7 @@ and the passes are compiled each by itself.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -263,6 +263,7 @@ def _groups(steps: Sequence[Step], spec: Spec) -> list[list[Step]]:
     groups: list[list[Step]] = []
     for given in steps:
         for step in given.transform.flattened(given):
+            step = replace(step, spec=spec)
             if groups and step.transform.joins(groups[-1], step, spec):
                 groups[-1].append(step)
             else:

@@ -57,7 +57,9 @@ from .skeletons import SkeletonScale as SkeletonScale
 from .skeletons import SkeletonShear as SkeletonShear
 from .skeletons import TemporalCrop as TemporalCrop
 from .spatial import CenterCrop as CenterCrop
+from .spatial import LetterBox as LetterBox
 from .spatial import Pad as Pad
+from .spatial import PadIfNeeded as PadIfNeeded
 from .spatial import RandomCrop as RandomCrop
 from .spatial import RandomFlip as RandomFlip
 from .spatial import RandomResizedCrop as RandomResizedCrop

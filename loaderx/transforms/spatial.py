@@ -1,7 +1,10 @@
 """Crop, pad, flip and resize: windows onto an image. Chains of them run as one pass."""
 
+import copy
 import math
-from typing import Any, Literal
+from collections.abc import Sequence as Several
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -21,11 +24,15 @@ from .base import (
     pair,
     positive_range,
 )
+from .combinators import Sequence
 from .sample import SampleTransform
 from .values import check_numbers
-from .window import WindowTransform
+from .window import INTERPOLATIONS, WindowTransform, single_or_each
 
 Border = Literal["fill", "reflect", "edge"]
+Scaling = Literal["bilinear", "bicubic", "lanczos", "nearest"]
+# One number, or one for each channel.
+Fill: TypeAlias = float | Several[float]
 BORDERS = {"fill": FILL, "reflect": REFLECT, "edge": EDGE}
 
 
@@ -55,6 +62,38 @@ def check_fill(fill: float, spec: Spec, name: str) -> None:
         )
 
 
+class FilledWindow(WindowTransform):
+    """A window that may reach outside of the image, where it shows a border or a fill colour."""
+
+    # The fill colour of labels; None: that of the image if it is one number, otherwise 0.
+    fill_mask: float | None = None
+
+    def _paint(self, border: str, outside: bool, fill: Fill, fill_mask: float | None) -> None:
+        self.border = _border(border, outside)
+        self.fills = single_or_each("fill", fill)
+        self.fill_mask = None if fill_mask is None else finite("fill_mask", fill_mask)
+
+    def _check_fill(self, spec: Spec) -> None:
+        if self.shown_fill(spec) is None:
+            return
+        channels = image_shape(spec, self.name)[2]
+        if len(self.fills) not in (1, channels):
+            raise ArgumentError(
+                f"{self.name}: `fill` (={self.fills!r}) must be one number, or one for each of the {channels} "
+                f"channels; the input is {spec}."
+            )
+        for each in self.fills:
+            check_fill(each, spec, self.name)
+
+    def for_labels(self) -> Transform:
+        labels = copy.copy(self)
+        if self.fill_mask is not None:
+            labels.fills = (self.fill_mask,)
+        elif len(self.fills) > 1:
+            labels.fills = (0.0,)
+        return labels
+
+
 @jitable
 def crop_window(
     rng: Any, height: int, width: int, tall: int, wide: int, pad_rows: int, pad_columns: int
@@ -65,18 +104,27 @@ def crop_window(
     return top, tall, False, left, wide, False
 
 
-class RandomCrop(WindowTransform):
-    """A random part of `size`, from the image with `pad` pixels around it."""
+class RandomCrop(FilledWindow):
+    """A random part of `size`, from the image with `pad` pixels around it.
+
+    `fill` is one number or one for each channel; labels that follow the image get `fill_mask`, such as 255 for labels
+    to be ignored. Without it they get `fill` if that is one number, and 0 otherwise.
+    """
 
     function = staticmethod(crop_window)
 
     def __init__(
-        self, size: int | tuple[int, int], pad: int | tuple[int, int] = 0, *, border: Border = "fill", fill: float = 0.0
-    ) -> None:  # fmt: skip
+        self,
+        size: int | tuple[int, int],
+        pad: int | tuple[int, int] = 0,
+        *,
+        border: Border = "fill",
+        fill: Fill = 0.0,
+        fill_mask: float | None = None,
+    ) -> None:
         self._size = pair("size", size)
         self._pad = pair("pad", pad, least=0)
-        self.border = _border(border, any(self._pad))
-        self.fill = finite("fill", fill)
+        self._paint(border, any(self._pad), fill, fill_mask)
 
     def output(self, spec: Spec) -> Spec:
         height, width, _ = image_shape(spec, self.name)
@@ -86,8 +134,7 @@ class RandomCrop(WindowTransform):
                 f"{self.name}: `size` (={self._size}) must not exceed the image with its padding, "
                 f"{padded}; the input is {spec}."
             )
-        if self.border == FILL:
-            check_fill(self.fill, spec, self.name)
+        self._check_fill(spec)
         return _resized(spec, self._size, self.name)
 
     def parameters(self) -> tuple[Parameter, ...]:
@@ -96,28 +143,75 @@ class RandomCrop(WindowTransform):
 
 @jitable
 def center_window(rng: Any, height: int, width: int, tall: int, wide: int) -> Any:
-    """The window of the output's size in the middle."""
-    return (height - tall) // 2, tall, False, (width - wide) // 2, wide, False
+    """The window of the output's size in the middle; of an odd margin, the smaller part is above and to the left."""
+    top = (height - tall) // 2 if height >= tall else -((tall - height) // 2)
+    left = (width - wide) // 2 if width >= wide else -((wide - width) // 2)
+    return top, tall, False, left, wide, False
 
 
-class CenterCrop(WindowTransform):
-    """The part of `size` in the middle."""
-
+class _Centered(FilledWindow):
     function = staticmethod(center_window)
 
-    def __init__(self, size: int | tuple[int, int]) -> None:
-        self._size = pair("size", size)
+    def reaches_outside(self, spec: Spec) -> bool:
+        size = self._result(spec)
+        return size[0] > spec.shape[0] or size[1] > spec.shape[1]
+
+    def _result(self, spec: Spec) -> tuple[int, int]:
+        raise NotImplementedError
 
     def output(self, spec: Spec) -> Spec:
-        height, width, _ = image_shape(spec, self.name)
-        if self._size[0] > height or self._size[1] > width:
-            raise ArgumentError(
-                f"{self.name}: `size` (={self._size}) must not exceed the image; the input is {spec}."
-            )
-        return _resized(spec, self._size, self.name)
+        image_shape(spec, self.name)
+        self._check_fill(spec)
+        return _resized(spec, self._result(spec), self.name)
 
     def parameters(self) -> tuple[Parameter, ...]:
         return ()
+
+
+class CenterCrop(_Centered):
+    """The part of `size` in the middle, padded on both sides where the image is smaller.
+
+    Padding is as `border` says, and `fill` and `fill_mask` are those of RandomCrop.
+    """
+
+    def __init__(
+        self,
+        size: int | tuple[int, int],
+        *,
+        border: Border = "fill",
+        fill: Fill = 0.0,
+        fill_mask: float | None = None,
+    ) -> None:
+        self._size = pair("size", size)
+        self._paint(border, True, fill, fill_mask)
+
+    def _result(self, spec: Spec) -> tuple[int, int]:
+        return self._size
+
+
+class PadIfNeeded(_Centered):
+    """Padded on both sides to at least `height` and `width`; a larger image stays as it is.
+
+    Padding is as `border` says, and `fill` and `fill_mask` are those of RandomCrop.
+    """
+
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        *,
+        border: Border = "fill",
+        fill: Fill = 0.0,
+        fill_mask: float | None = None,
+    ) -> None:
+        for name, given in (("height", height), ("width", width)):
+            if not is_integer(given, 1):
+                raise ArgumentError(f"`{name}` (={given!r}) must be an integer of at least 1.")
+        self._least = int(height), int(width)
+        self._paint(border, True, fill, fill_mask)
+
+    def _result(self, spec: Spec) -> tuple[int, int]:
+        return max(spec.shape[0], self._least[0]), max(spec.shape[1], self._least[1])
 
 
 @jitable
@@ -126,13 +220,21 @@ def pad_window(rng: Any, height: int, width: int, tall: int, wide: int, top: int
     return -top, tall, False, -left, wide, False
 
 
-class Pad(WindowTransform):
-    """`amount` pixels more on every side: one number, (vertical, horizontal), or (top, bottom, left, right)."""
+class Pad(FilledWindow):
+    """`amount` pixels more on every side: one number, (vertical, horizontal), or (top, bottom, left, right).
+
+    `fill` and `fill_mask` are those of RandomCrop.
+    """
 
     function = staticmethod(pad_window)
 
     def __init__(
-        self, amount: int | tuple[int, ...], *, border: Border = "fill", fill: float = 0.0
+        self,
+        amount: int | tuple[int, ...],
+        *,
+        border: Border = "fill",
+        fill: Fill = 0.0,
+        fill_mask: float | None = None,
     ) -> None:
         given: Any = amount
         several = isinstance(given, tuple | list | np.ndarray)
@@ -144,14 +246,12 @@ class Pad(WindowTransform):
                 f"`amount` (={amount!r}) must be one, two or four integers of at least 0."
             )
         self._sides = tuple(int(side) for side in sides)
-        self.border = _border(border, any(self._sides))
-        self.fill = finite("fill", fill)
+        self._paint(border, any(self._sides), fill, fill_mask)
 
     def output(self, spec: Spec) -> Spec:
         height, width, _ = image_shape(spec, self.name)
         top, bottom, left, right = self._sides
-        if self.border == FILL:
-            check_fill(self.fill, spec, self.name)
+        self._check_fill(spec)
         return _resized(spec, (height + top + bottom, width + left + right), self.name)
 
     def parameters(self) -> tuple[Parameter, ...]:
@@ -194,21 +294,47 @@ def whole_window(rng: Any, height: int, width: int, tall: int, wide: int) -> Any
     return 0, height, False, 0, width, False
 
 
+@dataclass(frozen=True)
+class _Size:
+    """The size of a result: fixed, or by a rule from that of the image."""
+
+    rule: str
+    size: tuple[int, int]
+
+    def of(self, spec: Spec) -> tuple[int, int]:
+        """Return the size of the result for images of `spec`."""
+        if self.rule == "size":
+            return self.size
+        height, width = spec.shape[:2]
+        if self.rule == "fits":
+            tall, wide = self.size
+            # Whichever axis fills its side first; neither becomes longer than that.
+            if tall * width <= wide * height:
+                return tall, max(1, round(tall * width / height))
+            return max(1, round(wide * height / width)), wide
+        side = self.size[0]
+        if (height <= width) == (self.rule == "shorter"):
+            return side, max(1, int(side * width / height))
+        return max(1, int(side * height / width)), side
+
+
 class _ResizeWindow(WindowTransform):
     function = staticmethod(whole_window)
 
-    def __init__(self, size: tuple[int, int], interpolation: str) -> None:
+    def __init__(self, size: _Size, interpolation: str, antialias: bool) -> None:
         self._size = size
         self.interpolation = interpolation
+        self.antialias = antialias
 
     @property
     def name(self) -> str:
-        return "Resize"
+        return "LetterBox" if self._size.rule == "fits" else "Resize"
 
     def output(self, spec: Spec) -> Spec:
-        if self.interpolation == "bilinear":
+        image_shape(spec, self.name)
+        if self.interpolation != "nearest":
             check_numbers(spec, self.name)
-        return _resized(spec, self._size, self.name)
+        return _resized(spec, self._size.of(spec), self.name)
 
     def parameters(self) -> tuple[Parameter, ...]:
         return ()
@@ -221,7 +347,7 @@ class _ResizeArea(SampleTransform):
     in_place = False
     takes_rng = False
 
-    def __init__(self, size: tuple[int, int]) -> None:
+    def __init__(self, size: _Size) -> None:
         self._size = size
 
     @property
@@ -234,10 +360,10 @@ class _ResizeArea(SampleTransform):
                 f'{self.name} with interpolation="area" takes images of shape (height, width, channels), not {spec}.'
             )
         check_numbers(spec, self.name)
-        return _resized(spec, self._size, self.name)
+        return _resized(spec, self._size.of(spec), self.name)
 
     def for_labels(self) -> Transform:
-        return _ResizeWindow(self._size, "nearest")
+        return _ResizeWindow(self._size, "nearest", True)
 
     def for_points(self, image: Spec) -> Transform:
         return self.for_labels().for_points(image)
@@ -246,24 +372,82 @@ class _ResizeArea(SampleTransform):
         return {}
 
 
-def Resize(  # noqa: N802 - a transform like the others to its users
-    size: int | tuple[int, int],
-    *,
-    interpolation: Literal["bilinear", "nearest", "area"] = "bilinear",
-) -> Transform:
-    """Scaled to `size`.
+def _check_interpolation(name: str, allowed: tuple[str, ...]) -> str:
+    if name not in allowed:
+        *first, last = (f'"{each}"' for each in allowed)
+        raise ArgumentError(f"`interpolation` (={name!r}) must be {', '.join(first)} or {last}.")
+    return name
 
-    "bilinear" mixes the four nearest pixels, as OpenCV does, without smoothing before; "nearest" takes the nearest;
-    "area" takes the mean of the area that a pixel covers, for shrinking.
+
+def Resize(  # noqa: N802 - a transform like the others to its users
+    size: int | tuple[int, int] | None = None,
+    *,
+    shorter: int | None = None,
+    longer: int | None = None,
+    interpolation: Literal["bilinear", "bicubic", "lanczos", "nearest", "area"] = "bilinear",
+    antialias: bool = True,
+) -> Transform:
+    """Scaled to `size`: (height, width), or one integer for a square. `shorter=` or `longer=` keep the aspect ratio.
+
+    With `shorter=256` the shorter side becomes 256 and the other 256 * long / short, rounded down, as torchvision does
+    with one integer; with `longer=256` the longer side does. "bilinear", "bicubic" and "lanczos" are the filters of
+    Pillow. With `antialias` they become wider where the image shrinks, so that every pixel has its share; without it
+    "bilinear" mixes the four nearest pixels, as OpenCV does, and the others the nearest 16 or 36. "nearest" chooses the
+    nearest pixel; "area" is the mean of the area that a pixel covers, for shrinking.
     """
-    if interpolation not in ("bilinear", "nearest", "area"):
-        raise ArgumentError(
-            f'`interpolation` (={interpolation!r}) must be "bilinear", "nearest" or "area".'
-        )
-    both = pair("size", size)
-    made = _ResizeArea(both) if interpolation == "area" else _ResizeWindow(both, interpolation)
-    made._written = (size,), {} if interpolation == "bilinear" else {"interpolation": interpolation}
+    _check_interpolation(interpolation, (*INTERPOLATIONS, "area"))
+    sides = {"size": size, "shorter": shorter, "longer": longer}
+    given = {name: side for name, side in sides.items() if side is not None}
+    if len(given) > 1:
+        shown = ", ".join(f"`{name}` (={side!r})" for name, side in given.items())
+        raise ArgumentError(f"Resize takes one of `size`, `shorter` and `longer`, got {shown}.")
+    rule = next(iter(given), "size")
+    if rule != "size" and not is_integer(given[rule], 1):
+        raise ArgumentError(f"`{rule}` (={given[rule]!r}) must be an integer of at least 1.")
+    wanted = _Size(rule, pair(rule, given.get(rule)))
+    antialias = bool(antialias)
+    made: Transform = (
+        _ResizeArea(wanted)
+        if interpolation == "area"
+        else _ResizeWindow(wanted, interpolation, antialias)
+    )
+    options: dict[str, Any] = {} if rule == "size" else given
+    if interpolation != "bilinear":
+        options = {**options, "interpolation": interpolation}
+    if not antialias:
+        options = {**options, "antialias": False}
+    made._written = (size,) if rule == "size" else (), options
     return made
+
+
+class _Box(CenterCrop):
+    @property
+    def name(self) -> str:
+        return "LetterBox"
+
+
+class LetterBox(Sequence):
+    """Scaled to fit into `size` with its aspect ratio kept, in the middle of it; the rest is `fill`.
+
+    `size` is (height, width), or one integer for a square. `fill` and `fill_mask` are those of RandomCrop; YOLO pads
+    with 114. `interpolation` and `antialias` are those of Resize.
+    """
+
+    def __init__(
+        self,
+        size: int | tuple[int, int],
+        *,
+        fill: Fill = 0.0,
+        fill_mask: float | None = None,
+        interpolation: Scaling = "bilinear",
+        antialias: bool = True,
+    ) -> None:
+        both = pair("size", size)
+        _check_interpolation(interpolation, INTERPOLATIONS)
+        super().__init__(
+            _ResizeWindow(_Size("fits", both), interpolation, bool(antialias)),
+            _Box(both, fill=fill, fill_mask=fill_mask),
+        )
 
 
 @jitable
@@ -298,7 +482,10 @@ def random_resized_window(
 
 
 class RandomResizedCrop(WindowTransform):
-    """A random part, of an area and an aspect ratio within `scale` and `ratio`, scaled to `size`."""
+    """A random part, of an area and an aspect ratio within `scale` and `ratio`, scaled to `size`.
+
+    `interpolation` and `antialias` are those of Resize; pixels outside of the part have no share in it.
+    """
 
     function = staticmethod(random_resized_window)
 
@@ -308,18 +495,16 @@ class RandomResizedCrop(WindowTransform):
         *,
         scale: tuple[float, float] = (0.08, 1.0),
         ratio: tuple[float, float] = (3 / 4, 4 / 3),
-        interpolation: Literal["bilinear", "nearest"] = "bilinear",
+        interpolation: Scaling = "bilinear",
+        antialias: bool = True,
     ) -> None:
         self._size = pair("size", size)
         self._ranges = (*positive_range("scale", scale, 1), *positive_range("ratio", ratio))
-        if interpolation not in ("bilinear", "nearest"):
-            raise ArgumentError(
-                f'`interpolation` (={interpolation!r}) must be "bilinear" or "nearest".'
-            )
-        self.interpolation = interpolation
+        self.interpolation = _check_interpolation(interpolation, INTERPOLATIONS)
+        self.antialias = bool(antialias)
 
     def output(self, spec: Spec) -> Spec:
-        if self.interpolation == "bilinear":
+        if self.interpolation != "nearest":
             check_numbers(spec, self.name)
         return _resized(spec, self._size, self.name)
 

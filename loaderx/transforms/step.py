@@ -23,7 +23,8 @@ class Step:
     """One op of a chain, with the key of its draws; a field that `follows` an image is sampled, never mixed.
 
     At `most` so many entries of its samples along their first axis are data, and not padding. `image` is the spec of
-    the first field of its entry, which an op on whole batches needs.
+    the first field of its entry, which an op on whole batches needs; `spec` is that of its own samples, once the steps
+    that run as one pass are known.
     """
 
     transform: Transform
@@ -31,6 +32,7 @@ class Step:
     follows: bool = False
     most: int = 0
     image: Spec | None = None
+    spec: Spec | None = None
 
     def inside(self, ops: tuple[Transform, ...], number: int = 0) -> list["Step"]:
         """Return the steps of branch `number` of this one, with keys of their own."""

@@ -1,7 +1,7 @@
 """Views and MultiCrop: one sample, several times, each augmented in its own way and a field of its own."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from loaderx.errors import ArgumentError
 from loaderx.written import Written
 
 from .base import is_integer
-from .spatial import RandomResizedCrop
+from .spatial import RandomResizedCrop, Scaling
 
 
 class Views(Written):
@@ -58,7 +58,8 @@ class MultiCrop(Views):
         scales: Sequence[tuple[float, float]] = ((0.4, 1.0), (0.05, 0.4)),
         ops: Sequence[Any] = (),
         *,
-        interpolation: Literal["bilinear", "nearest"] = "bilinear",
+        interpolation: Scaling = "bilinear",
+        antialias: bool = True,
     ) -> None:
         if not len(sizes) == len(counts) == len(scales):
             raise ArgumentError(
@@ -69,6 +70,8 @@ class MultiCrop(Views):
         for size, count, scale in zip(sizes, counts, scales, strict=True):
             if not is_integer(count, 0):
                 raise ArgumentError(f"`counts` (={counts!r}) must be integers of at least 0.")
-            crop = RandomResizedCrop(size, scale=scale, interpolation=interpolation)
+            crop = RandomResizedCrop(
+                size, scale=scale, interpolation=interpolation, antialias=antialias
+            )
             views += [[crop, *ops]] * int(count)
         super().__init__(views)

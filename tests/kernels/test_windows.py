@@ -80,56 +80,78 @@ def test_a_nearest_table_equals_its_twin(data, size, out, flipped):
     assert table.max() <= before[start + extent - 1]
 
 
-def linear_table(kernel, before, start, extent, flipped, size):
-    low, high, weight = (np.zeros(size, dtype) for dtype in (np.int32, np.int32, np.float32))
-    kernel(before, start, extent, flipped, low, high, weight)
-    return low, high, weight
+KINDS = [windows.BILINEAR, windows.BICUBIC, windows.LANCZOS]
 
 
+def filter_of(kernel, before, start, extent, flipped, kind, antialias, size, dtype=np.float32):
+    """Shares, places and counts, in memory that holds something else."""
+    taps = windows.most_taps(kind, antialias, len(before), size)
+    shares, places = np.full(size * taps, np.nan, dtype), np.full(size * taps, 99, np.int32)
+    counts = np.full(size, 99, np.int32)
+    kernel(before, start, extent, flipped, kind, antialias, shares, places, counts)
+    return shares, places, counts
+
+
+def dense(shares, places, counts, size):
+    """The share of every pixel in every result."""
+    taps = len(places) // len(counts)
+    matrix = np.zeros((len(counts), size))
+    for i, count in enumerate(counts):
+        for k in range(i * taps, i * taps + count):
+            matrix[i, places[k]] += shares[k]
+    return matrix
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shares_of_a_filter_equal_their_twin(kind):
+    for distance in np.linspace(-4, 4, 161):
+        share = windows.filter_share(kind, float(distance))
+        assert share == pytest.approx(reference.filter_share(kind, distance), abs=1e-14)
+    # Exactly: infinity times almost nothing is infinite.
+    assert [windows.filter_share(kind, float(place)) for place in (-3, -2, -1, 1, 2, 3)] == [0] * 6
+    assert windows.filter_share(kind, 0.0) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", KINDS)
 @examples
-@given(data=st.data(), size=st.integers(1, 9), out=st.integers(1, 12), flipped=st.booleans())
-def test_a_linear_table_equals_its_twin(data, size, out, flipped):
+@given(
+    data=st.data(),
+    size=st.integers(1, 30),
+    out=st.integers(1, 12),
+    flipped=st.booleans(),
+    antialias=st.booleans(),
+)
+def test_a_filter_equals_its_twin_and_its_definition(
+    kind, dtype, data, size, out, flipped, antialias
+):
     before = np.arange(10, 10 + size, dtype=np.int32)
     start = data.draw(st.integers(0, size - 1))
     extent = data.draw(st.integers(1, size - start))
-    table = linear_table(windows.compose_linear, before, start, extent, flipped, out)
-    twin = linear_table(reference.compose_linear, before, start, extent, flipped, out)
-    for values, expected in zip(table, twin, strict=True):
-        np.testing.assert_array_equal(values, expected)
-    low, high, weight = table
-    assert before[start] <= low.min()
-    assert high.max() <= before[start + extent - 1]
-    assert np.all((weight >= 0) & (weight < 1))
-    # Exactly on a pixel there is no second one: infinity times 0 would be NaN.
-    assert np.all((low == high) == (weight == 0))
+    given = before, start, extent, flipped, kind, antialias, out, dtype
+    found = filter_of(windows.compose_filter, *given)
+    twin = filter_of(reference.compose_filter, *given)
+    shares = dense(*found, 10 + size)
+    np.testing.assert_allclose(shares, dense(*twin, 10 + size), rtol=0, atol=1e-15)
+    expected = reference.filter_matrix(extent, out, kind, antialias)
+    expected = np.flip(expected, 0) if flipped else expected
+    inside = slice(10 + start, 10 + start + extent)
+    np.testing.assert_allclose(shares[:, inside], expected, atol=16 * np.finfo(dtype).eps)
+    assert np.sum(np.abs(shares)) == pytest.approx(np.sum(np.abs(shares[:, inside])))
+    # What has no share is not looked at: infinity times 0 would be NaN.
+    used = np.arange(len(found[1])) % (len(found[1]) // out) < found[2].repeat(len(found[1]) // out)
+    assert np.all(found[0][used] != 0)
+    assert np.all(found[1][used] >= before[start])
 
 
-def test_a_linear_table_of_the_same_size_is_the_identity():
-    low, high, weight = linear_table(
-        windows.compose_linear, np.arange(7, dtype=np.int32), 0, 7, False, 7
-    )
-    np.testing.assert_array_equal(low, np.arange(7))
-    np.testing.assert_array_equal(high, np.arange(7))
-    np.testing.assert_array_equal(weight, np.zeros(7))
-
-
-@examples
-@given(data=st.data(), size=st.integers(1, 7))
-def test_a_window_onto_interpolated_pixels_takes_all_three_tables_along(data, size):
-    before = linear_table(reference.compose_linear, np.arange(5, dtype=np.int32), 0, 5, False, size)
-    start, extent, flipped, mode = data.draw(window_of(size))
-    results = []
-    for kernel in (windows.compose_blended, reference.compose_blended):
-        tables = [np.full(extent, 99, table.dtype) for table in before]
-        kernel(*before, start, extent, flipped, mode, *tables)
-        results.append(tables)
-    for values, expected, source in zip(*results, before, strict=True):
-        np.testing.assert_array_equal(values, expected)
-        around = np.pad(source, 25, MODES[mode])
-        shown = around[25 + start : 25 + start + extent]
-        shown = np.flip(shown) if flipped else shown
-        inside = results[0][0] >= 0
-        np.testing.assert_array_equal(values[inside], shown[inside])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_filter_of_the_same_size_is_the_identity(kind):
+    before = np.arange(7, dtype=np.int32)
+    shares, places, counts = filter_of(windows.compose_filter, before, 0, 7, False, kind, True, 7)
+    taps = len(places) // 7
+    np.testing.assert_array_equal(counts, np.ones(7))
+    np.testing.assert_array_equal(places[::taps], before)
+    np.testing.assert_array_equal(shares[::taps], np.ones(7))
 
 
 TABLES = {
@@ -226,69 +248,93 @@ def test_long_rows_go_in_blocks(channels, dtype):
         check_guard(memory, out.size)
 
 
-def blended_table(table):
-    """Between each coordinate of a table and the next, which may lie on either side; the last exactly on a pixel."""
-    low, high = np.array(table, np.int32), np.array([*table[1:], table[-1]], np.int32)
-    weight = np.linspace(0.9, 0, len(low), dtype=np.float32)
-    outside = (low < 0) | (high < 0)
-    weight[outside] = 0
-    return low, np.where(outside, low, high), weight
+def filter_for(size, kind=windows.BILINEAR, result=5, dtype=np.float32):
+    """The filter of five results from `size` pixels."""
+    before = np.arange(size, dtype=np.int32)
+    return filter_of(windows.compose_filter, before, 0, size, False, kind, True, result, dtype)
 
 
-def blended(kernel, x, rows, columns, whole, out):
-    channels = x.shape[2]
+def resized(kernel, x, rows, columns, filters, whole, out):
+    """What a kernel makes of x; what is left in its memory from other samples must not matter."""
+    _, width, channels = out.shape
+    dtype = filters[0].dtype
     fill = np.arange(9, 9 + channels).astype(x.dtype)
-    scale, bias = scaling(channels, len(columns[0]))
-    # What is left in the line from other samples must not matter.
-    line = np.full(x.shape[1] * channels + 4, np.nan, np.float32)
-    kernel(x, *rows, *columns, fill, scale, bias, line, whole, out)
+    limits = (
+        (dtype.type(0), dtype.type(255)) if whole else (dtype.type(-np.inf), dtype.type(np.inf))
+    )
+    made = np.full(width * channels + 4, np.nan, dtype)
+    spaces = [np.full(x.shape[1] * channels + 4, np.nan, dtype), made]
+    if kernel.__name__ == "resize_exactly":
+        spaces.append(np.full((x.shape[0], made.size), np.nan, dtype))
+        spaces.append((0, x.shape[0], 0, 0, x.shape[1], 0))
+    else:
+        spaces += [np.full(width, 99, np.int32), np.full(width, 99, np.int32)]
+        spaces.append(np.full(width, np.nan, np.float32))
+    kernel(
+        x, rows, columns, *filters, fill, *scaling(channels, width), whole, limits, *spaces, out
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+# Sizes of an image of which five pixels are made: some shrink, some do not.
+SIZES = [(5, 5), (3, 4), (4, 13), (11, 2), (17, 12)]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.int32])
 @pytest.mark.parametrize("columns", TABLES.values(), ids=TABLES)
-@pytest.mark.parametrize(("rows", "channels"), ROWS_AND_CHANNELS)
-def test_blended_windows_equal_their_twin(rows, channels, columns, dtype):
-    x = image(channels, dtype)
-    rows, columns = blended_table(TABLES[rows]), blended_table(columns)
-    shape = (len(rows[0]), len(columns[0]), channels)
-    for whole in (False, True):
-        memory, out = guarded(shape, np.float32)
-        expected = np.empty(shape, np.float32)
-        blended(windows.blend_window, x, rows, columns, whole, out)
-        blended(reference.blend_window, x, rows, columns, whole, expected)
-        np.testing.assert_array_equal(out, expected)
-        check_guard(memory, out.size)
+@pytest.mark.parametrize(("rows", "channels"), [*ROWS_AND_CHANNELS, ("mirrored at the edge", 5)])
+def test_resized_windows_equal_their_twins(rows, channels, columns, dtype):
+    rows, columns = np.array(TABLES[rows], np.int32), np.array(columns, np.int32)
+    shape = (len(rows), len(columns), channels)
+    whole = dtype != np.float32
+    for number, size in enumerate(SIZES):
+        x = image(channels, dtype, *size)
+        kind = KINDS[number % 3]
+        exact = dtype == np.int32 or (whole and kind != windows.BILINEAR)
+        name = "resize_exactly" if exact else "resize_window"
+        shares = np.float64 if dtype == np.int32 else np.float32
+        filters = [table for extent in size for table in filter_for(extent, kind, dtype=shares)]
+        for target in (np.float32, dtype):
+            memory, out = guarded(shape, target)
+            expected = np.empty(shape, target)
+            resized(getattr(windows, name), x, rows, columns, filters, whole, out)
+            resized(getattr(reference, name), x, rows, columns, filters, whole, expected)
+            np.testing.assert_array_equal(out, expected)
+            check_guard(memory, out.size)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", [(3, 4), (11, 7), (5, 5)])
-def test_blended_pixels_are_those_of_scipys_interpolation(size, channels):
+def test_pixels_between_others_are_those_of_scipys_interpolation(size, channels):
     x = image(channels, np.float32)
-    tables = [
-        linear_table(windows.compose_linear, np.arange(5, dtype=np.int32), 0, 5, False, count)
+    before = np.arange(5, dtype=np.int32)
+    filters = [
+        table
         for count in size
+        for table in filter_of(
+            windows.compose_filter, before, 0, 5, False, windows.BILINEAR, False, count
+        )
     ]
     out = np.empty((*size, channels), np.float32)
-    line = np.zeros(5 * channels + 4, np.float32)
-    ones, zeros = np.ones(4 * 11, np.float32), np.zeros(4 * 11, np.float32)
-    windows.blend_window(x, *tables[0], *tables[1], zeros[:channels], ones, zeros, line, False, out)
-
+    rows, columns = (np.arange(count, dtype=np.int32) for count in size)
+    resized(windows.resize_window, x, rows, columns, filters, False, out)
+    scale, bias = scaling(channels, 1)
     places = [np.clip((np.arange(count) + 0.5) * 5 / count - 0.5, 0, 4) for count in size]
     grid = np.meshgrid(*places, indexing="ij")
     for channel in range(channels):
         expected = ndimage.map_coordinates(x[..., channel], grid, order=1)
+        expected = expected * scale[channel] + bias[channel]
         np.testing.assert_allclose(out[..., channel], expected, atol=1e-3)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_pixels_without_a_share_in_the_result_are_not_looked_at(dtype):
-    """Not-a-number beside a window, or exactly one pixel further, does not spread into it."""
-    x = np.full((5, 5, 3), np.nan if dtype == np.float32 else 255, dtype)
-    x[1:4, 1:4] = 7
-    whole_pixels = np.array([1, 2, 3], np.int32)
-    table = whole_pixels, whole_pixels, np.zeros(3, np.float32)
-    out = np.empty((3, 3, 3), np.float32)
-    ones, zeros = np.ones(12, np.float32), np.zeros(12, np.float32)
-    line = np.full(19, np.nan, np.float32)
-    windows.blend_window(x, *table, *table, zeros[:3].astype(dtype), ones, zeros, line, False, out)
-    np.testing.assert_array_equal(out, np.full((3, 3, 3), 7))
+@pytest.mark.parametrize("kernel", ["resize_window", "resize_exactly"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_infinity_stays_where_it_is_if_pixels_are_not_mixed(channels, kind, kernel):
+    x = image(channels, np.float32)
+    x[1, 2], x[3, 3] = np.inf, np.nan
+    filters = [*filter_for(5, kind), *filter_for(5, kind)]
+    out = np.empty(x.shape, np.float32)
+    table = np.arange(5, dtype=np.int32)
+    resized(getattr(windows, kernel), x, table, table, filters, False, out)
+    scale, bias = scaling(channels, 1)
+    np.testing.assert_array_equal(out, x * scale[:channels] + bias[:channels])

@@ -563,6 +563,7 @@ OPS = [
     T.MuLaw(), T.MultiCrop(ops=[T.Invert()]), T.NoiseAtSNR(), T.Normalize([0.5], [0.5]), T.OneHot(4),
     T.OneOf(T.Invert(), [T.RandomFlip(), brighten(amount=0.1)], weights=[1, 2]), T.Pad(4), T.PadTo(4),
     T.Perspective(), T.Polarity(), T.Posterize(), T.RandAugment(), T.RandomCrop(4), T.RandomCrop1D(4),
+    T.LetterBox(4, fill=(1, 2, 3)), T.PadIfNeeded(4, 5, fill_mask=9),
     T.RandomErasing(), T.RandomFlip(), T.RandomResizedCrop(4), T.RandomScale(), T.Resample(8), T.Reverse(),
     T.Rot90(), T.Rotate(T.Choice(5, 9)), T.SaltPepper(), T.Saturation(0.5), T.Sequence(T.Invert(), T.RandomFlip()),
     T.Sharpness(0.5), T.SkeletonRotate(), T.SkeletonScale(), T.SkeletonShear(), T.Solarize(),

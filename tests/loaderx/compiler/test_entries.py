@@ -106,8 +106,8 @@ def test_an_authored_transform_may_be_listed_without_parentheses_if_it_needs_no_
         ("image", [T.RandomCrop(10)], ["RandomCrop", "(10, 10)", "(8, 6)", "uint8[8, 6, 3]", "op 0"]),
         (
             "image",
-            [T.CenterCrop((4, 5)), T.CenterCrop(5)],
-            ["CenterCrop", "(5, 5)", "uint8[4, 5, 3]", "op 1 of `transforms` for image"],
+            [T.CenterCrop((4, 5)), T.RandomCrop(5)],
+            ["RandomCrop", "(5, 5)", "uint8[4, 5, 3]", "op 1 of `transforms` for image"],
         ),
         (
             "image",

@@ -21,7 +21,7 @@ def test_the_catalogue_is_complete():
         RandAugment TrivialAugment AugMix OneOf Maybe Sequence MultiCrop Views CutMix MixUp GridMask Gain Polarity
         TimeShift RandomCrop1D NoiseAtSNR Reverse TimeMask FreqMask Resample MuLaw SkeletonRotate SkeletonScale
         SkeletonShear JointJitter JointDrop FrameDrop TemporalCrop LeftRightFlip CenterOnJoint MaskTokens
-        SpanCorruption PadTo RandomCrop CenterCrop Pad RandomFlip Resize RandomResizedCrop Normalize ToFloat Cast
-        Brightness Contrast Saturation Grayscale RandomErasing OneHot Identity Choice Channels
+        SpanCorruption PadTo RandomCrop CenterCrop Pad PadIfNeeded LetterBox RandomFlip Resize RandomResizedCrop
+        Normalize ToFloat Cast Brightness Contrast Saturation Grayscale RandomErasing OneHot Identity Choice Channels
     """
     assert set(exported()) == set(wanted.split())

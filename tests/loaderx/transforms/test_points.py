@@ -79,6 +79,17 @@ def test_boxes_follow_whatever_changes_sizes():
     assert_boxes_fit(moved(*ops, T.RandomResizedCrop(40, scale=(0.5, 1.0))), 4)
 
 
+def test_boxes_follow_padding_to_a_size_exactly():
+    assert_boxes_fit(moved(T.PadIfNeeded(29, 12), T.CenterCrop((25, 40)), T.RandomFlip()), 0)
+
+
+def test_boxes_follow_letter_boxes_and_smoothed_images():
+    # A pixel that is half covered is white or is not.
+    assert_boxes_fit(moved(T.LetterBox((60, 64))), 1.5)
+    for interpolation in ("bilinear", "bicubic"):
+        assert_boxes_fit(moved(T.Resize(shorter=18, interpolation=interpolation)), 1)
+
+
 def test_boxes_follow_quarter_turns_exactly():
     batch = moved(T.CenterCrop(24), T.Rot90(), T.Transpose())
     assert_boxes_fit(batch, 0)

@@ -1,40 +1,58 @@
 """Crops, pads, flips and resizes are those of NumPy, OpenCV and Pillow; a chain of them is one after the other."""
 
+import itertools
 import math
 import re
 
 import cv2
 import numpy as np
+import PIL
 import pytest
 from PIL import Image
 from scipy import stats
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
+from loaderx.kernels import windows
 from loaderx.kernels.distributions import Draws
 from loaderx.transforms.spatial import crop_window, flip_window, random_resized_window
 from tests import reference
 from tests.loaderx.transforms.images import Applied, apply, images
 
+FILTERS = {
+    "bilinear": (windows.BILINEAR, Image.Resampling.BILINEAR),
+    "bicubic": (windows.BICUBIC, Image.Resampling.BICUBIC),
+    "lanczos": (windows.LANCZOS, Image.Resampling.LANCZOS),
+}
 
-def resized(image, size, window=None):
-    """Bilinear, by the twins of the kernels: a window of the image, scaled to a size."""
+
+def resized(image, size, window=None, interpolation="bilinear", antialias=True):
+    """A window of the image, scaled to a size by the twins of the kernels."""
     height, width = image.shape[:2]
     pixels = image.reshape(height, width, -1)
     channels = pixels.shape[2]
+    kind, _ = FILTERS[interpolation]
+    precision = np.dtype(np.float32 if np.can_cast(image.dtype, np.float32) else np.float64)
     top, tall, left, wide = window or (0, height, 0, width)
-    tables = []
+    tables = [np.arange(count) for count in size]
     for total, start, extent, count in ((height, top, tall, size[0]), (width, left, wide, size[1])):
-        table = [np.zeros(count, dtype) for dtype in (np.int32, np.int32, np.float32)]
-        reference.compose_linear(np.arange(total), start, extent, False, *table)
-        tables += table
-    mixed = np.empty((*size, channels), np.float32)
-    whole = image.dtype.kind in "iu"
+        taps = windows.most_taps(kind, antialias, total, count)
+        filters = (
+            np.zeros(taps * count, precision),
+            np.zeros(taps * count, int),
+            np.zeros(count, int),
+        )
+        reference.compose_filter(np.arange(total), start, extent, False, kind, antialias, *filters)
+        tables += filters
+    whole = image.dtype.kind in "iub"
+    limits = (np.iinfo(image.dtype).min, np.iinfo(image.dtype).max) if whole else None
+    exact = precision == np.float64 or (whole and interpolation != "bilinear")
     ones, zeros = np.ones(channels, np.float32), np.zeros(channels, np.float32)
-    reference.blend_window(pixels, *tables, zeros, ones, zeros, None, whole, mixed)
-    out = np.empty((*size, *image.shape[2:]), image.dtype)
-    reference.store_values(mixed.reshape(-1), out.reshape(-1))
-    return out
+    out = np.empty((*size, channels), image.dtype)
+    twin = reference.resize_exactly if exact else reference.resize_window
+    spaces = [*[None] * 3, (top, tall, False, left, wide, False)] if exact else [None] * 5
+    twin(pixels, *tables, zeros, ones, zeros, whole, limits, *spaces, out)
+    return out.reshape(*size, *image.shape[2:])
 
 
 def normalized(pixels, mean, std, white=255):
@@ -120,6 +138,33 @@ def test_a_centre_crop_is_the_part_in_the_middle():
     np.testing.assert_array_equal(apply(x, T.CenterCrop((7, 5))), x[:, :, 2:7])
 
 
+@pytest.mark.parametrize(("border", "fill"), [("fill", 0), ("fill", 9), ("edge", 0)])
+def test_a_centre_crop_larger_than_the_image_is_padded(border, fill):
+    x = images()
+    out = apply(x, T.CenterCrop((10, 6), border=border, fill=fill))
+    given = {"constant_values": fill} if border == "fill" else {}
+    mode = "constant" if border == "fill" else border
+    expected = np.pad(x, [(0, 0), (1, 2), (0, 0), (0, 0)], mode, **given)[:, :, 2:8]
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("scaling", [[], [T.ToFloat()]])
+@pytest.mark.parametrize(
+    "op",
+    [T.Pad(2, fill=(1, 2, 3)), T.RandomCrop((11, 14), pad=2, fill=[1, 2, 3]), T.CenterCrop((11, 14), fill=(1, 2, 3))],
+    ids=repr,
+)  # fmt: skip
+def test_every_channel_has_its_fill(op, scaling):
+    x = images()
+    expected = np.broadcast_to(np.array([1, 2, 3], np.uint8), (5, 11, 14, 3)).copy()
+    expected[:, 2:-2, 2:-2] = x
+    if scaling:
+        expected = expected.astype(np.float32) * np.float32(1 / 255)
+    np.testing.assert_array_equal(apply(x, op, *scaling), expected)
+    resized_first = apply(x, T.Resize((7, 10)), op, *scaling)
+    np.testing.assert_array_equal(resized_first, expected)
+
+
 # Flip
 
 
@@ -198,22 +243,215 @@ def opencv(image, size, interpolation):
         ((1, 6), np.float64, (3, 4)),
     ],
 )
-def test_bilinear_resizing_is_that_of_opencv(shape, dtype, size):
+def test_bilinear_resizing_without_antialiasing_is_that_of_opencv(shape, dtype, size):
     x = images(shape, dtype)
-    out = apply(x, T.Resize(size))
+    out = apply(x, T.Resize(size, antialias=False))
     assert out.dtype == dtype
     assert out.shape == (len(x), *size, *shape[2:])
     tolerance = 1 if np.dtype(dtype).kind == "u" else 1e-4
     for image, image_out in zip(x, out, strict=True):
-        np.testing.assert_array_equal(image_out, resized(image, size))
+        np.testing.assert_array_equal(image_out, resized(image, size, antialias=False))
         expected = opencv(image, size, cv2.INTER_LINEAR)
         np.testing.assert_allclose(image_out, expected.astype(float), atol=tolerance)
 
 
-def test_resizing_to_the_same_size_changes_nothing():
+def pillow(image, size, interpolation):
+    """Pillow's result as floats, channel by channel: of four channels it would take the last for transparency."""
+    channels = image.reshape(*image.shape[:2], -1)
+    method = FILTERS[interpolation][1]
+    made = [
+        np.asarray(Image.fromarray(channels[..., c]).resize(size[::-1], method), float)
+        for c in range(channels.shape[2])
+    ]
+    return np.stack(made, -1).reshape(*size, *image.shape[2:])
+
+
+FACTORS = (1 / 4, 1 / 3, 0.7, 1, 1.9)
+SHAPES = [(13, 21, 3), (21, 13, 3), (16, 12, 1), (9, 31, 4), (1, 1, 3), (1, 17, 3), (17, 1, 1)]
+
+
+@pytest.mark.parametrize("interpolation", FILTERS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_resizing_is_that_of_pillow(shape, interpolation):
+    """Values at random are the worst case: filters that overshoot are clipped everywhere.
+
+    Before version 13, Pillow always mixed columns first. The order matters where that is clipped.
+    """
+    x = images(shape, count=3)
+    x[1] = np.where(x[1] > 127, 255, 0)
+    x[2] = 64 + x[2] // 2
+    same_order = int(PIL.__version__.split(".")[0]) >= 13
+    for down, across in itertools.product(FACTORS, FACTORS):
+        size = max(1, round(shape[0] * down)), max(1, round(shape[1] * across))
+        out = apply(x, T.Resize(size, interpolation=interpolation))
+        for number, (image, image_out) in enumerate(zip(x, out, strict=True)):
+            np.testing.assert_array_equal(
+                image_out, resized(image, size, interpolation=interpolation)
+            )
+            if number == 2 or same_order or interpolation == "bilinear":
+                np.testing.assert_allclose(image_out, pillow(image, size, interpolation), atol=1)
+
+
+def exact(image, size, interpolation):
+    """All shares of all pixels, in float64."""
+    kind, _ = FILTERS[interpolation]
+    down, across = (
+        reference.filter_matrix(before, after, kind, True)
+        for before, after in zip(image.shape, size, strict=False)
+    )
+    pixels = image.reshape(*image.shape[:2], -1).astype(np.float64)
+    return np.einsum("iy,jx,yxc->ijc", down, across, pixels).reshape(*size, *image.shape[2:])
+
+
+@pytest.mark.parametrize("interpolation", FILTERS)
+@pytest.mark.parametrize(
+    ("shape", "dtype", "tolerance"),
+    [
+        ((30, 23, 3), np.float32, 1e-5),
+        ((23, 30, 4), np.float64, 1e-13),
+        ((30, 23), np.float32, 1e-5),
+    ],
+)
+def test_floats_are_resized_to_what_float64_gives(shape, dtype, tolerance, interpolation):
+    x = images(shape, dtype) * dtype(1000)
+    for size in [(7, 9), (11, 40), (45, 8), (50, 60)]:
+        out = apply(x, T.Resize(size, interpolation=interpolation))
+        for image, image_out in zip(x, out, strict=True):
+            expected = exact(image, size, interpolation)
+            largest = np.abs(image).max()
+            np.testing.assert_allclose(image_out, expected, rtol=0, atol=tolerance * largest)
+
+
+@pytest.mark.parametrize("interpolation", FILTERS)
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.uint32, np.int16])
+def test_whole_numbers_of_full_range_are_rounded_to_the_nearest(dtype, interpolation):
+    x = images((19, 16, 3), dtype)
+    if np.dtype(dtype).kind == "i":
+        x[:, ::2] *= -1
+    for size in [(7, 5), (30, 9)]:
+        out = apply(x, T.Resize(size, interpolation=interpolation))
+        for image, image_out in zip(x, out, strict=True):
+            np.testing.assert_array_equal(
+                image_out, resized(image, size, interpolation=interpolation)
+            )
+            if interpolation == "bilinear":
+                expected = exact(image, size, interpolation)
+                np.testing.assert_allclose(image_out, expected, rtol=0, atol=0.51)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.int32])
+@pytest.mark.parametrize("size", [(7, 10), (7, 19), (13, 10), (20, 23)])
+def test_where_nothing_shrinks_antialiasing_changes_nothing(size, dtype):
+    x = images(dtype=dtype)
+    for scaling in ([], [T.ToFloat()]):
+        smooth = apply(x, T.Resize(size), *scaling)
+        np.testing.assert_array_equal(smooth, apply(x, T.Resize(size, antialias=False), *scaling))
+
+
+def test_every_sample_is_smoothed_as_its_own_window_demands():
+    x = images((40, 40, 3), count=30)
+    applied = Applied(x, T.RandomResizedCrop(16, scale=(0.05, 1.0)), T.RandomFlip(1.0))
+    plain = apply(x, T.RandomResizedCrop(16, scale=(0.05, 1.0), antialias=False), T.RandomFlip(1.0))
+    shrunk = 0
+    for image, out, other, rng in zip(x, applied.out, plain, applied.draws(), strict=True):
+        top, tall, _, left, wide, _ = random_resized_window(
+            rng, 40, 40, 16, 16, 0.05, 1.0, 3 / 4, 4 / 3
+        )
+        np.testing.assert_array_equal(
+            out, resized(image, (16, 16), (top, tall, left, wide))[:, ::-1]
+        )
+        shrunk += max(tall, wide) > 16
+        assert np.array_equal(out, other) == (max(tall, wide) <= 16)
+    assert 0 < shrunk < 30
+
+
+@pytest.mark.parametrize("interpolation", FILTERS)
+def test_resizing_to_the_same_size_changes_nothing(interpolation):
     x = images((7, 10, 2), np.float32)
-    x[1, 3, 4] = np.nan
-    np.testing.assert_array_equal(apply(x, T.Resize((7, 10))), x)
+    x[1, 3, 4], x[1, 5, 5] = np.nan, np.inf
+    out = apply(x, T.Resize((7, 10), interpolation=interpolation))
+    np.testing.assert_array_equal(out, x)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("interpolation", FILTERS)
+def test_infinity_reaches_only_pixels_that_it_has_a_share_in(interpolation, dtype):
+    x = images((24, 20, 3), dtype)
+    x[:, 12, 9] = np.inf
+    for size in [(24, 40), (7, 20), (6, 5), (30, 29)]:
+        out = apply(x, T.Resize(size, interpolation=interpolation))
+        kind, _ = FILTERS[interpolation]
+        down, across = (
+            np.abs(reference.filter_matrix(before, after, kind, True)) > 1e-12
+            for before, after in zip((24, 20), size, strict=True)
+        )
+        touched = np.logical_and.outer(down[:, 12], across[:, 9])
+        np.testing.assert_array_equal(
+            ~np.isfinite(out), np.broadcast_to(touched[..., None], out.shape)
+        )
+    area = apply(x, T.Resize((8, 5), interpolation="area"))
+    assert np.isinf(area[:, 4, 2]).all()
+    assert np.isfinite(area).sum() == area.size - 5 * 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "size"),
+    [
+        ((30, 40), {"shorter": 16}, (16, 21)),
+        ((41, 30), {"shorter": 16}, (21, 16)),
+        ((30, 40), {"longer": 16}, (12, 16)),
+        ((41, 30), {"longer": 16}, (16, 11)),
+        ((300, 2), {"longer": 16}, (16, 1)),
+        ((30, 30), {"shorter": 7}, (7, 7)),
+        ((30, 40), {"size": 16}, (16, 16)),
+    ],
+)
+@pytest.mark.parametrize("interpolation", ["bilinear", "nearest", "area"])
+def test_one_side_decides_the_other_as_in_torchvision(shape, options, size, interpolation):
+    x = images((*shape, 3), count=2)
+    op = T.Resize(**options, interpolation=interpolation)
+    out = apply(x, op)
+    assert out.shape == (2, *size, 3)
+    np.testing.assert_array_equal(out, apply(x, T.Resize(size, interpolation=interpolation)))
+
+
+def test_a_resize_is_shown_as_it_was_written():
+    assert repr(T.Resize(8)) == "Resize(8)"
+    assert repr(T.Resize(shorter=8, antialias=False)) == "Resize(shorter=8, antialias=False)"
+    assert (
+        repr(T.Resize((4, 5), interpolation="lanczos")) == "Resize((4, 5), interpolation='lanczos')"
+    )
+
+
+# Letter box
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "part"),
+    [
+        ((30, 40), 32, (4, 24, 0, 32)),
+        ((40, 30), (32, 32), (0, 32, 4, 24)),
+        ((30, 40), (20, 41), (0, 20, 7, 27)),
+        ((10, 10), (15, 20), (0, 15, 2, 15)),
+    ],
+)
+def test_a_letter_box_is_the_image_scaled_to_fit_in_the_middle(shape, size, part):
+    x = images((*shape, 3))
+    out = apply(x, T.LetterBox(size, fill=(1, 2, 3)))
+    top, tall, left, wide = part
+    tall_out, wide_out = out.shape[1:3]
+    assert (tall_out, wide_out) == tuple(np.broadcast_to(size, 2))
+    expected = np.broadcast_to(np.array([1, 2, 3], np.uint8), out.shape).copy()
+    expected[:, top : top + tall, left : left + wide] = apply(x, T.Resize((tall, wide)))
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_an_image_is_padded_if_needed():
+    x = images()
+    np.testing.assert_array_equal(apply(x, T.PadIfNeeded(7, 3)), x)
+    out = apply(x, T.PadIfNeeded(10, 4, fill=9), T.ToFloat())
+    padded = np.pad(x, [(0, 0), (1, 2), (0, 0), (0, 0)], constant_values=9)
+    np.testing.assert_array_equal(out, padded.astype(np.float32) * np.float32(1 / 255))
 
 
 @pytest.mark.parametrize(
@@ -251,8 +489,7 @@ def test_a_random_resized_crop_is_the_crop_resized():
         )
         np.testing.assert_array_equal(out, resized(image, (8, 6), (top, tall, left, wide)))
         part = np.ascontiguousarray(image[top : top + tall, left : left + wide])
-        expected = opencv(part, (8, 6), cv2.INTER_LINEAR)
-        np.testing.assert_allclose(out, expected.astype(float), atol=1)
+        np.testing.assert_allclose(out, pillow(part, (8, 6), "bilinear"), atol=1)
 
 
 def test_a_random_resized_crop_takes_whole_pixels_if_asked():
@@ -362,6 +599,43 @@ CHAINS = {
             constant_values=1,
         ),
     ),
+    "pads of two colours, one of them for each channel": (
+        [T.Pad(1, fill=(9, 9, 1)), T.Pad((2, 1), fill=9), T.Pad(1, fill=[9.0, 9, 9])],
+        lambda x: np.pad(
+            np.concatenate(
+                [
+                    np.pad(x[..., :2], [(1, 1), (1, 1), (0, 0)], constant_values=9),
+                    np.pad(x[..., 2:], [(1, 1), (1, 1), (0, 0)], constant_values=1),
+                ],
+                -1,
+            ),
+            [(3, 3), (2, 2), (0, 0)],
+            constant_values=9,
+        ),
+    ),
+    "a smaller part of a pad, and a larger one": (
+        [T.Pad(1, fill=9), T.CenterCrop((8, 11)), T.CenterCrop((10, 11), fill=1), T.Resize((4, 5))],
+        lambda x: resized(
+            np.pad(
+                np.pad(x, [(1, 1), (1, 1), (0, 0)], constant_values=9)[:8, :11],
+                [(1, 1), (0, 0), (0, 0)],
+                constant_values=1,
+            ),
+            (4, 5),
+        ),
+    ),
+    "a part, shrunk, and shrunk by its edges": (
+        [T.CenterCrop((5, 8)), T.Pad(2, border="edge"), T.Resize((3, 4)), T.RandomFlip(1.0)],
+        lambda x: resized(np.pad(x[1:6, 1:9], [(2, 2), (2, 2), (0, 0)], "edge"), (3, 4))[:, ::-1],
+    ),
+    "bicubic behind a flip": (
+        [T.RandomFlip(1.0), T.Resize((3, 14), interpolation="bicubic"), T.Pad(1, fill=7)],
+        lambda x: np.pad(
+            resized(x[:, ::-1], (3, 14), interpolation="bicubic"),
+            [(1, 1), (1, 1), (0, 0)],
+            constant_values=7,
+        ),
+    ),
     "nearest behind bilinear": (
         [T.Resize((8, 9)), T.Resize((4, 3), interpolation="nearest")],
         lambda x: resized(x, (8, 9))[1::2, 1::3],
@@ -443,6 +717,27 @@ def test_labels_of_pixels_are_never_mixed(size, interpolation):
     np.testing.assert_array_equal(out["mask"], labels[:, rows][:, :, columns])
 
 
+@pytest.mark.parametrize(
+    ("options", "label"),
+    [({"fill": 9}, 9), ({"fill": (1, 2, 3)}, 0), ({"fill": (1, 2, 3), "fill_mask": 255}, 255), ({"fill_mask": 7}, 7)],
+)  # fmt: skip
+def test_labels_have_a_fill_of_their_own(options, label):
+    x, labels = images(), images((7, 10), seed=1)
+    for op in (
+        T.Pad(2, **options),
+        T.CenterCrop((11, 14), **options),
+        T.PadIfNeeded(11, 14, **options),
+    ):
+        out = together([op], image=x, mask=labels)
+        expected = np.pad(labels, [(0, 0), (2, 2), (2, 2)], constant_values=label)
+        np.testing.assert_array_equal(out["mask"], expected)
+        np.testing.assert_array_equal(out["image"], apply(x, op))
+    boxed = together([T.LetterBox(20, **options)], image=x, mask=labels)
+    assert np.all(boxed["mask"][:, :3] == label)
+    rows, columns = np.arange(14) // 2, np.arange(20) // 2
+    np.testing.assert_array_equal(boxed["mask"][:, 3:17], labels[:, rows][:, :, columns])
+
+
 def test_fields_of_different_size_cannot_move_together():
     message = "RandomFlip: fields that move together must have the same height and width"
     with pytest.raises(lx.ArgumentError, match=message):
@@ -465,6 +760,17 @@ REFUSED = [
     (lambda: T.RandomCrop(4, pad=math.nan), "`pad` (=nan) must be"),
     (lambda: T.RandomCrop(4, fill=math.nan), "`fill` (=nan) must be a finite number."),
     (lambda: T.RandomCrop(4, border="wrap"), "`border` (='wrap') must be one of 'fill', 'reflect', 'edge'."),
+    (lambda: T.RandomCrop(4, fill=(1, "red", 2)), "`fill` (='red') must be a finite number."),
+    (lambda: T.RandomCrop(4, fill=()), "`fill` (=()) must be a number, or one for each channel."),
+    (lambda: T.RandomCrop(4, fill_mask=math.nan), "`fill_mask` (=nan) must be a finite number."),
+    (lambda: T.PadIfNeeded(0, 4), "`height` (=0) must be an integer of at least 1."),
+    (lambda: T.PadIfNeeded(4, 4.5), "`width` (=4.5) must be an integer of at least 1."),
+    (lambda: T.LetterBox(0), "`size` (=0) must be"),
+    (lambda: T.LetterBox(4, interpolation="area"), "`interpolation` (='area') must be"),
+    (lambda: T.Resize(), "`size` (=None) must be"),
+    (lambda: T.Resize(shorter=4.5), "`shorter` (=4.5) must be an integer of at least 1."),
+    (lambda: T.Resize(longer=(4, 5)), "`longer` (=(4, 5)) must be an integer of at least 1."),
+    (lambda: T.Resize(4, longer=5), "Resize takes one of `size`, `shorter` and `longer`, got `size` (=4), "),
     (lambda: T.CenterCrop(0), "`size` (=0) must be"),
     (lambda: T.CenterCrop(math.nan), "`size` (=nan) must be"),
     (lambda: T.Pad(-1), "`amount` (=-1) must be one, two or four integers of at least 0."),
@@ -506,7 +812,11 @@ MISFITS = [
     (T.RandomCrop(8), "uint8", "RandomCrop: `size` (=(8, 8)) must not exceed the image with its padding, (7, 10); the"),
     (T.RandomCrop(8), "uint8", "the input is uint8[7, 10, 3]."),
     (T.RandomCrop((7, 13), pad=1), "uint8", "`size` (=(7, 13)) must not exceed the image with its padding, (9, 12)"),
-    (T.CenterCrop((7, 11)), "uint8", "CenterCrop: `size` (=(7, 11)) must not exceed the image; the input is uint8[7, "),
+    (T.CenterCrop((7, 11), fill=256), "uint8", "CenterCrop: `fill` (=256.0) must be a value of uint8; the input is"),
+    (T.Pad(1, fill=(1, 2)), "uint8", "Pad: `fill` (=(1.0, 2.0)) must be one number, or one for each of the 3 "),
+    (T.LetterBox(20, fill=256), "uint8", "LetterBox: `fill` (=256.0) must be a value of uint8"),
+    (T.Pad(1, fill=(1, 2, 256)), "uint8", "Pad: `fill` (=256.0) must be a value of uint8"),
+    (T.Resize(4, interpolation="lanczos"), "float16", "Resize takes integers, float32 or float64"),
     (T.Pad(1, fill=256), "uint8", "Pad: `fill` (=256.0) must be a value of uint8; the input is uint8[7, 10, 3]."),
     (T.Pad(1, fill=-1), "uint8", "Pad: `fill` (=-1.0) must be a value of uint8"),
     (T.Pad(1, fill=0.5), "uint8", "Pad: `fill` (=0.5) must be a value of uint8"),
@@ -533,7 +843,10 @@ EVERY_OP = [
     T.RandomFlip(),
     T.Resize(1),
     T.Resize(1, interpolation="area"),
+    T.Resize(shorter=1),
     T.RandomResizedCrop(1),
+    T.LetterBox(1),
+    T.PadIfNeeded(1, 1),
 ]
 
 
