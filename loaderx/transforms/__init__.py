@@ -20,6 +20,7 @@ from .elastic import ElasticDeform as ElasticDeform
 from .filters import CLAHE as CLAHE
 from .filters import GaussianBlur as GaussianBlur
 from .filters import Sharpness as Sharpness
+from .geometric import D4 as D4
 from .geometric import Affine as Affine
 from .geometric import Perspective as Perspective
 from .geometric import RandomScale as RandomScale
