@@ -37,6 +37,8 @@ from .noise import SaltPepper as SaltPepper
 from .policies import AugMix as AugMix
 from .policies import RandAugment as RandAugment
 from .policies import TrivialAugment as TrivialAugment
+from .rounds import RandomOrder as RandomOrder
+from .rounds import SomeOf as SomeOf
 from .signals import FreqMask as FreqMask
 from .signals import Gain as Gain
 from .signals import MuLaw as MuLaw
