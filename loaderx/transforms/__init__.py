@@ -35,6 +35,7 @@ from .noise import GaussianNoise as GaussianNoise
 from .noise import GridMask as GridMask
 from .noise import SaltPepper as SaltPepper
 from .policies import AugMix as AugMix
+from .policies import AutoAugment as AutoAugment
 from .policies import RandAugment as RandAugment
 from .policies import TrivialAugment as TrivialAugment
 from .rounds import RandomOrder as RandomOrder
