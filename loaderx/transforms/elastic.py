@@ -223,9 +223,9 @@ class ElasticDeform(SampleTransform):
 
     At the points of a grid, `spacing` pixels apart, the displacements in x and y are normal with a deviation of
     `amount` pixels; cubic B-splines lead through them. By default `amount` is a sixteenth of `spacing`, at which an
-    image does not fold: neighbours stay neighbours. From an eighth of `spacing` on a few images fold, at a sixth a tenth
-    of them, at a quarter most of them. Outside of the image is `fill`, a number or one for each channel; outside of a
-    mask that follows it, `fill_mask`. Boxes and keypoints follow.
+    image does not fold: neighbours stay neighbours. From an eighth of `spacing` on a few images fold, at a sixth a
+    tenth of them, at a quarter most of them. Outside of the image is `fill`, a number or one for each channel; outside
+    of a mask that follows it, `fill_mask`. Boxes and keypoints follow.
     """
 
     in_place = False

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from loaderx.errors import ArgumentError
+from loaderx.spec import Spec
 
 from .amounts import Choice
 from .base import Transform, as_number, between, is_integer
@@ -16,7 +17,11 @@ from .geometric import Affine, Fill, Interpolation, Rotate, Translate
 from .image import Identity
 from .rounds import Rounds
 from .spatial import Border
+from .step import Call, Step
 from .tones import AutoContrast, Equalize, Invert, Posterize, Solarize
+
+if TYPE_CHECKING:
+    from loaderx.compiler.table import TableBuilder
 
 LEVELS = 31
 # A translation by 150 of 331 pixels, the size of the images in the paper.
@@ -111,6 +116,30 @@ SUB_POLICIES = {
 }
 
 
+class Colour(Saturation):
+    """`Saturation` in policies, which leaves images of one channel as they are, as torchvision does."""
+
+    @property
+    def name(self) -> str:
+        return "Saturation"
+
+    def output(self, spec: Spec) -> Spec:
+        return spec if _is_grey(spec) else super().output(spec)
+
+    def write(self, table: "TableBuilder", group: list[Step], x: int, out: int, spec: Spec) -> None:
+        if not _is_grey(spec):
+            super().write(table, group, x, out, spec)
+
+    def interpret(self, step: Step, spec: Spec, compiled: Any) -> Call:
+        if _is_grey(spec):
+            return lambda x, position, length, turns: x
+        return super().interpret(step, spec, compiled)
+
+
+def _is_grey(spec: Spec) -> bool:
+    return len(spec.shape) == 3 and spec.shape[2] == 1
+
+
 def _signed(values: Iterable[float]) -> Choice:
     several = list(values)
     return Choice(*(-value for value in several), *several)
@@ -150,7 +179,7 @@ def _operations(
         "TranslateY": Translate(down=shifts, unit=unit, **look),
         "Rotate": Rotate(_signed(strengths(rotate)), **look),
         "Brightness": Brightness(factor),
-        "Color": Saturation(factor),
+        "Color": Colour(factor),
         "Contrast": Contrast(factor),
         "Sharpness": Sharpness(factor),
         "Posterize": Posterize(Choice(*(8 - round(value) for value in strengths(8 - bits)))),
@@ -220,7 +249,7 @@ class TrivialAugment(Rounds):
     """One op drawn from 14, with a strength drawn for every sample (Müller and Hutter, 2021; its wide space).
 
     Ops and strengths are those of torchvision's `TrivialAugmentWide`: shears around the top left corner, translations
-    by up to 32 whole pixels of images of any size, as in the authors' code.
+    by up to 32 whole pixels of images of any size, as in the authors' code (automl/trivialaugment, `aug_lib.py`).
     """
 
     def __init__(

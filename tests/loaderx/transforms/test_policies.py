@@ -289,6 +289,25 @@ def test_debug_mode_takes_the_same_ways(policy, monkeypatch):
     np.testing.assert_array_equal(apply(samples, policy), compiled)
 
 
+GREY = [T.RandAugment(2, 15), T.TrivialAugment(), T.AugMix(), *map(T.AutoAugment, AUTO_AUGMENT)]
+
+
+@pytest.mark.parametrize("policy", GREY, ids=repr)
+def test_policies_accept_images_of_one_channel(policy, monkeypatch):
+    samples = images((16, 16, 1), count=24)
+    compiled = apply(samples, policy)
+    assert np.any(compiled != samples, axis=(1, 2, 3)).mean() > 0.5
+    monkeypatch.setenv("LOADERX_DEBUG", "1")
+    np.testing.assert_array_equal(apply(samples, policy), compiled)
+
+
+def test_colour_is_left_out_of_images_of_one_channel():
+    samples = images((16, 16, 1), count=4)
+    color = named_ops(T.RandAugment(2, 30))["Color"]
+    np.testing.assert_array_equal(apply(samples, color), samples)
+    np.testing.assert_array_equal(apply(samples, T.Sequence(color, T.Invert())), 255 - samples)
+
+
 @lx.transform
 def mark(x, place):
     x[0, place, 0] += 1
