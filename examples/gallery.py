@@ -97,8 +97,9 @@ def families(size: int) -> dict[str, list[Op]]:
             op(T.Perspective, 0.6),
             op(T.Rot90, 1),
             op(T.Transpose, 1.0),
+            op(T.D4),
             op(T.RandomScale, (0.6, 0.6), border="reflect"),
-            op(T.ElasticDeform, size / 24, max(2, size // 6), border="reflect"),
+            op(T.ElasticDeform, size / 48, max(2, size // 6), border="reflect"),
         ],
         "colour": [
             op(T.Brightness, (1.5, 1.5)),

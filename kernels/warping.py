@@ -32,8 +32,11 @@ def share_dtype(dtype: Any) -> str:
     return str(precise(0, np.empty(0, dtype)).dtype)
 
 
-def fill_pixel(fill: float, channels: int, dtype: Any) -> tuple[Any, ...]:
-    """A pixel of the fill colour; half precision is moved as bits, and never calculated with."""
+def fill_pixel(fill: float | tuple[float, ...], channels: int, dtype: Any) -> tuple[Any, ...]:
+    """A pixel of the fill colour, a number or one for each channel.
+
+    Half precision is moved as bits, and never calculated with.
+    """
     pixel = np.full(channels, fill, dtype)
     return tuple(pixel.view(np.uint16) if str(dtype) in ("float16", "bfloat16") else pixel)
 

@@ -48,6 +48,7 @@ WINDOWS = (
 MAPS = (
     T.Affine(20),
     T.Affine(20, interpolation="nearest"),
+    T.D4(),
     T.Perspective(),
     T.RandomScale(),
     T.Rot90(),
@@ -85,6 +86,9 @@ POLICIES = (
     T.RandAugment(),
     T.TrivialAugment(),
     T.AugMix(),
+    T.AutoAugment(),
+    T.RandomOrder(T.Identity(), T.RandomFlip()),
+    T.SomeOf(1, T.Identity(), T.RandomFlip()),
     T.Maybe(0.5, T.RandomFlip()),
     T.OneOf(T.Identity(), T.Sequence(T.Brightness(T.Choice(0.5, 2)))),
 )

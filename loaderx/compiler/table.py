@@ -194,9 +194,14 @@ class TableBuilder:
         """Continue elsewhere; return the instruction, for `continue_here`."""
         return self._write(samples.JUMP, 0)
 
+    def skip(self, register: int, limit: int) -> int:
+        """Continue elsewhere unless a register is below another; return the instruction, for `continue_here`."""
+        return self._write(samples.WHILE, register, limit, 0)
+
     def continue_here(self, jump: int) -> None:
         """Let an instruction continue at the next one."""
-        self._rows[jump][1] = self.here
+        row = self._rows[jump]
+        row[3 if row[0] == samples.WHILE else 1] = self.here
 
     @contextmanager
     def loop(self, number: int) -> Iterator[int]:

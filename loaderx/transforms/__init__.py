@@ -20,6 +20,7 @@ from .elastic import ElasticDeform as ElasticDeform
 from .filters import CLAHE as CLAHE
 from .filters import GaussianBlur as GaussianBlur
 from .filters import Sharpness as Sharpness
+from .geometric import D4 as D4
 from .geometric import Affine as Affine
 from .geometric import Perspective as Perspective
 from .geometric import RandomScale as RandomScale
@@ -34,8 +35,11 @@ from .noise import GaussianNoise as GaussianNoise
 from .noise import GridMask as GridMask
 from .noise import SaltPepper as SaltPepper
 from .policies import AugMix as AugMix
+from .policies import AutoAugment as AutoAugment
 from .policies import RandAugment as RandAugment
 from .policies import TrivialAugment as TrivialAugment
+from .rounds import RandomOrder as RandomOrder
+from .rounds import SomeOf as SomeOf
 from .signals import FreqMask as FreqMask
 from .signals import Gain as Gain
 from .signals import MuLaw as MuLaw

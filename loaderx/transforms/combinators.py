@@ -137,12 +137,25 @@ class Branching(Transform):
     ) -> None:
         """Write a draw of one of the branches, and what each of them writes."""
         continues = table.pick(state, self.shares)
+
+        def begin(number: int) -> None:
+            continues[number] = table.here
+
+        self.write_branches(table, branches, begin)
+
+    def write_branches(
+        self,
+        table: "TableBuilder",
+        branches: list[Callable[[], Any]],
+        begin: Callable[[int], None],
+    ) -> None:
+        """Write what each of the branches writes, of which one runs; `begin` is told where each of them begins."""
         ends = []
         # No two branches run for one sample, so they share their memory.
         start = most = table.scratch
         for number, write in enumerate(branches):
             table.scratch = start
-            continues[number] = table.here
+            begin(number)
             write()
             ends.append(table.jump())
             most = max(most, table.scratch)

@@ -1,8 +1,9 @@
 """Rotate, affine, perspective, quarter turns and zoom: an image looked up where a map says."""
 
+import copy
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -12,18 +13,22 @@ from loaderx.kernels.windows import FILL
 from loaderx.spec import Spec
 
 from .amounts import Amount, Amounts, amounts, draw_amount, spread
-from .base import Parameter, between, finite, image_shape
+from .base import Parameter, Transform, as_number, between, finite, image_shape
 from .spatial import BORDERS, Border, check_fill
 from .values import check_numbers
 from .warp import MapTransform
 
 Interpolation = Literal["bilinear", "nearest"]
+# One number, or one for each channel.
+Fill: TypeAlias = float | Sequence[float]
 # Places in an image are counted in 32 bits.
 LARGEST = 2**31 - 1
 
 
-def appearance(op: Any, interpolation: str, border: str, fill: float) -> None:
-    """How an op sees pixels between others, and outside."""
+def appearance(
+    op: Any, interpolation: str, border: str, fill: Fill, fill_mask: float | None = None
+) -> None:
+    """Set how an op sees pixels between others, and outside of the image and of masks that follow it."""
     if interpolation not in ("bilinear", "nearest"):
         raise ArgumentError(
             f'`interpolation` (={interpolation!r}) must be "bilinear" or "nearest".'
@@ -34,16 +39,41 @@ def appearance(op: Any, interpolation: str, border: str, fill: float) -> None:
         )
     op.interpolation = interpolation
     op.border = BORDERS[border]
-    op.fill = finite("fill", fill)
+    given: Any = fill
+    if isinstance(given, tuple | list | np.ndarray):
+        op.fill = tuple(finite("fill", part) for part in given)
+    else:
+        op.fill = finite("fill", given)
+    op.fill_mask = None if fill_mask is None else finite("fill_mask", fill_mask)
+
+
+def as_labels(op: Any) -> Any:
+    """Return a copy of an op for labels of pixels: the nearest one, and `fill_mask` outside.
+
+    Without a `fill_mask` this is `fill` where that is one number, and 0 where it is a colour.
+    """
+    found = copy.copy(op)
+    found.interpolation = "nearest"
+    if op.fill_mask is not None:
+        found.fill = op.fill_mask
+    elif isinstance(op.fill, tuple):
+        found.fill = 0.0
+    return found
 
 
 def check_image(op: Any, spec: Spec) -> tuple[int, int, int]:
-    """The shape of an image that an op can look up pixels of."""
+    """Return the shape of an image, or refuse one that an op cannot look up pixels of."""
     shape = image_shape(spec, op.name)
     if op.interpolation == "bilinear":
         check_numbers(spec, op.name)
+    parts = op.fill if isinstance(op.fill, tuple) else (op.fill,)
+    if len(parts) not in (1, shape[2]):
+        raise ArgumentError(
+            f"{op.name}: `fill` (={op.fill!r}) must be one number, or one for each channel; the input is {spec}."
+        )
     if op.border == FILL:
-        check_fill(op.fill, spec, op.name)
+        for part in parts:
+            check_fill(part, spec, op.name)
     if spec.size > LARGEST:
         raise ArgumentError(f"{op.name} takes images of at most {LARGEST} values, not {spec}.")
     return shape
@@ -52,15 +82,26 @@ def check_image(op: Any, spec: Spec) -> tuple[int, int, int]:
 class _Warp(MapTransform):
     """A map of an image onto one of the same size."""
 
+    fill_mask: float | None
+
     def __init__(
-        self, parameters: tuple[Parameter, ...], interpolation: str, border: str, fill: float
+        self,
+        parameters: tuple[Parameter, ...],
+        interpolation: str,
+        border: str,
+        fill: Fill,
+        fill_mask: float | None,
     ) -> None:
-        appearance(self, interpolation, border, fill)
+        appearance(self, interpolation, border, fill, fill_mask)
         self._parameters = parameters
 
     def output(self, spec: Spec) -> Spec:
         check_image(self, spec)
         return spec
+
+    def for_labels(self) -> Transform:
+        found: Transform = as_labels(self)
+        return found
 
     def parameters(self) -> tuple[Parameter, ...]:
         return self._parameters
@@ -95,7 +136,11 @@ def rotate_map(rng: Any, height: int, width: int, tall: int, wide: int, degrees:
 
 
 class Rotate(_Warp):
-    """Counter-clockwise around the centre, by -degrees to degrees, or a range of them."""
+    """Counter-clockwise around the centre, by -degrees to degrees, or a range of them.
+
+    Positive degrees are counter-clockwise as in PIL.Image.rotate, torchvision's `rotate`, and `Affine`. Outside of the
+    image is `fill`, a number or one for each channel; outside of a mask that follows it, `fill_mask`.
+    """
 
     function = staticmethod(rotate_map)
 
@@ -105,9 +150,10 @@ class Rotate(_Warp):
         *,
         interpolation: Interpolation = "bilinear",
         border: Border = "fill",
-        fill: float = 0.0,
+        fill: Fill = 0.0,
+        fill_mask: float | None = None,
     ) -> None:
-        super().__init__((spread("degrees", degrees),), interpolation, border, fill)
+        super().__init__((spread("degrees", degrees),), interpolation, border, fill, fill_mask)
 
 
 @jitable
@@ -123,8 +169,14 @@ def affine_map(
     scale: Any,
     shear_x: Any,
     shear_y: Any,
+    share: float,
+    center_x: float,
+    center_y: float,
 ) -> Any:
-    """Sheared, scaled and rotated around the centre, then moved: the inverse of torchvision's composition."""
+    """Sheared, scaled and rotated around a centre, then moved: the inverse of torchvision's composition.
+
+    The centre is at `share` of the size, and so many pixels from there, from the corner of the image.
+    """
     angle = draw_amount(rng, degrees)
     across = draw_amount(rng, translate_x) * width
     down = draw_amount(rng, translate_y) * height
@@ -142,7 +194,8 @@ def affine_map(
     # Its determinant is 1.
     a, b = forward_e / factor, -forward_b / factor
     d, e = -forward_d / factor, forward_a / factor
-    x, y = (width - 1) * 0.5, (height - 1) * 0.5
+    # The corner of the image is half a pixel before the centre of its first pixel, as in Pillow.
+    x, y = width * share + center_x - 0.5, height * share + center_y - 0.5
     c, f = x - (a * (x + across) + b * (y + down)), y - (d * (x + across) + e * (y + down))
     return a, b, c, d, e, f, 0.0, 0.0, 1.0
 
@@ -154,16 +207,31 @@ def _above_zero(name: str, value: Amount) -> Amounts:
     return found
 
 
+def _center(center: Any) -> tuple[float, float, float]:
+    """Return a place in an image: a share of its size, and pixels to the right and down from there."""
+    if isinstance(center, str) and center == "center":
+        return 0.5, 0.0, 0.0
+    several = isinstance(center, tuple | list | np.ndarray) and len(center) == 2
+    place = tuple(map(as_number, center)) if several else ()
+    if not place or not all(map(math.isfinite, place)):
+        raise ArgumentError(
+            f'`center` (={center!r}) must be "center", or two finite numbers (x, y).'
+        )
+    return 0.0, place[0], place[1]
+
+
 # At 90 degrees a shear is infinite.
 STEEPEST = 89.0
 
 
 class Affine(_Warp):
-    """Sheared, scaled and rotated around the centre, then moved.
+    """Sheared, scaled and rotated around `center`, then moved.
 
-    Degrees are counted counter-clockwise. `translate_x` and `translate_y` are fractions of the width and height, to
-    the right and down; `shear_x` and `shear_y` are in degrees. Of all these a number is the range from its negative to
-    it; `scale` is a number above 0, or a range.
+    Positive degrees are counter-clockwise, as of `Rotate`; torchvision's `affine` turns clockwise. `translate_x` and
+    `translate_y` are fractions of the width and height, to the right and down; `shear_x` and `shear_y` are in degrees.
+    Of all these a number is the range from its negative to it; `scale` is a number above 0, or a range. `center` is
+    "center", or (x, y) in pixels from the top left corner of the image. Outside of the image is `fill`, a number or one
+    for each channel; outside of a mask that follows it, `fill_mask`.
     """
 
     function = staticmethod(affine_map)
@@ -177,9 +245,11 @@ class Affine(_Warp):
         scale: Amount = 1.0,
         shear_x: Amount = 0.0,
         shear_y: Amount = 0.0,
+        center: Literal["center"] | tuple[float, float] = "center",
         interpolation: Interpolation = "bilinear",
         border: Border = "fill",
-        fill: float = 0.0,
+        fill: Fill = 0.0,
+        fill_mask: float | None = None,
     ) -> None:
         given = (
             spread("degrees", degrees),
@@ -188,8 +258,46 @@ class Affine(_Warp):
             _above_zero("scale", scale),
             spread("shear_x", shear_x, STEEPEST),
             spread("shear_y", shear_y, STEEPEST),
+            *_center(center),
         )
-        super().__init__(given, interpolation, border, fill)
+        super().__init__(given, interpolation, border, fill, fill_mask)
+
+
+@jitable
+def whole_pixels(distance: float) -> float:
+    """The whole pixels in a distance, as int() gives them; a product may lie a rounding error below a whole number."""
+    return math.copysign(math.floor(abs(distance) + 1e-9), distance)
+
+
+@jitable
+def translate_map(
+    rng: Any, height: int, width: int, tall: int, wide: int, right: Any, down: Any, relative: bool
+) -> Any:
+    """Moved by whole pixels, or by the whole pixels in fractions of the size."""
+    across, below = draw_amount(rng, right), draw_amount(rng, down)
+    if relative:
+        across, below = across * width, below * height
+    return 1.0, 0.0, -whole_pixels(across), 0.0, 1.0, -whole_pixels(below), 0.0, 0.0, 1.0
+
+
+class Translate(_Warp):
+    """Moved to the right and down by whole pixels, as policies do; with unit="size", by fractions of the size."""
+
+    function = staticmethod(translate_map)
+
+    def __init__(
+        self,
+        right: Amount = 0.0,
+        down: Amount = 0.0,
+        *,
+        unit: Literal["pixels", "size"],
+        interpolation: Interpolation = "bilinear",
+        border: Border = "fill",
+        fill: Fill = 0.0,
+        fill_mask: float | None = None,
+    ) -> None:
+        given = spread("right", right), spread("down", down), unit == "size"
+        super().__init__(given, interpolation, border, fill, fill_mask)
 
 
 @jitable
@@ -200,7 +308,10 @@ def scale_map(rng: Any, height: int, width: int, tall: int, wide: int, scale: An
 
 
 class RandomScale(_Warp):
-    """Zoomed around the centre; the size of the image stays, and below 1 `border` is seen around it."""
+    """Zoomed around the centre; the size of the image stays, and below 1 `border` is seen around it.
+
+    Outside of the image is `fill`, a number or one for each channel; outside of a mask that follows it, `fill_mask`.
+    """
 
     function = staticmethod(scale_map)
 
@@ -210,9 +321,10 @@ class RandomScale(_Warp):
         *,
         interpolation: Interpolation = "bilinear",
         border: Border = "fill",
-        fill: float = 0.0,
+        fill: Fill = 0.0,
+        fill_mask: float | None = None,
     ) -> None:
-        super().__init__((_above_zero("scale", scale),), interpolation, border, fill)
+        super().__init__((_above_zero("scale", scale),), interpolation, border, fill, fill_mask)
 
 
 @jitable
@@ -250,7 +362,10 @@ def perspective_map(
 
 
 class Perspective(_Warp):
-    """Each corner moves inwards, by up to `distortion` of the way to the centre in x and y."""
+    """Each corner moves inwards, by up to `distortion` of the way to the centre in x and y.
+
+    Outside of the image is `fill`, a number or one for each channel; outside of a mask that follows it, `fill_mask`.
+    """
 
     function = staticmethod(perspective_map)
 
@@ -260,16 +375,16 @@ class Perspective(_Warp):
         *,
         interpolation: Interpolation = "bilinear",
         border: Border = "fill",
-        fill: float = 0.0,
+        fill: Fill = 0.0,
+        fill_mask: float | None = None,
     ) -> None:
         given = (between("distortion", distortion, 0, 1),)
-        super().__init__(given, interpolation, border, fill)
+        super().__init__(given, interpolation, border, fill, fill_mask)
 
 
 @jitable
-def quarter_map(rng: Any, height: int, width: int, tall: int, wide: int, turns: Any) -> Any:
-    """Quarter turns counter-clockwise."""
-    number = turns[rng.integers(0, len(turns))] if len(turns) > 1 else turns[0]
+def turn_matrix(number: int, height: int, width: int) -> Any:
+    """The map of quarter turns counter-clockwise."""
     right, bottom = width - 1.0, height - 1.0
     if number == 0:
         return 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0
@@ -278,6 +393,13 @@ def quarter_map(rng: Any, height: int, width: int, tall: int, wide: int, turns: 
     if number == 2:
         return -1.0, 0.0, right, 0.0, -1.0, bottom, 0.0, 0.0, 1.0
     return 0.0, 1.0, 0.0, -1.0, 0.0, bottom, 0.0, 0.0, 1.0
+
+
+@jitable
+def quarter_map(rng: Any, height: int, width: int, tall: int, wide: int, turns: Any) -> Any:
+    """Quarter turns counter-clockwise."""
+    number = turns[rng.integers(0, len(turns))] if len(turns) > 1 else turns[0]
+    return turn_matrix(number, height, width)
 
 
 class Rot90(MapTransform):
@@ -342,3 +464,33 @@ class Transpose(MapTransform):
 
     def parameters(self) -> tuple[Parameter, ...]:
         return (self._probability,)
+
+
+@jitable
+def symmetry_map(rng: Any, height: int, width: int, tall: int, wide: int) -> Any:
+    """One of four quarter turns, of the image or of the one with rows and columns exchanged."""
+    number = rng.integers(0, 8)
+    a, b, c, d, e, f, g, h, w = turn_matrix(number % 4, height, width)
+    return (a, b, c, d, e, f, g, h, w) if number < 4 else (d, e, f, a, b, c, g, h, w)
+
+
+class D4(MapTransform):
+    """One of the eight symmetries of the square, each as likely: quarter turns, mirrored or not; of square images.
+
+    For images without an up and a down, from above or through a microscope. Masks, boxes and keypoints follow.
+    """
+
+    function = staticmethod(symmetry_map)
+    interpolation = "nearest"
+
+    def __init__(self) -> None:
+        """Takes no arguments."""
+
+    def output(self, spec: Spec) -> Spec:
+        height, width, _ = check_image(self, spec)
+        if height != width:
+            raise ArgumentError(f"{self.name} takes square images, not {spec}.")
+        return spec
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        return ()

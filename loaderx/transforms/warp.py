@@ -26,6 +26,8 @@ class MapTransform(MovingTransform):
 
     function: Callable[..., tuple[float, ...]]
     interpolation: str = "bilinear"
+    # A number, or a tuple of one for each channel.
+    fill: Any = 0.0
 
     numbers, number = 9, "float64"
     store, follow = staticmethod(warping.store_matrix), staticmethod(points.map_points)

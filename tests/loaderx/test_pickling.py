@@ -556,6 +556,7 @@ def test_a_device_loader_is_pickled_with_its_data():
 # One of every op; those that the names of the package do not stand for have none.
 OPS = [
     T.Affine(), T.AugMix(), T.AutoContrast(), T.Brightness(0.2), T.CLAHE(), T.Cast("int32"), T.CenterCrop(4),
+    T.AutoAugment("svhn"), T.D4(), T.RandomOrder(T.Invert(), T.RandomFlip()), T.SomeOf(1, T.Invert(), T.RandomFlip()),
     T.CenterOnJoint(0), T.ChannelDrop(), T.ChannelShuffle(), T.ColorJitter(), T.Contrast(0.3), T.CutMix(),
     T.ElasticDeform(), T.Equalize(), T.FrameDrop(), T.FreqMask(4), T.Gain(), T.Gamma(), T.GaussianBlur(),
     T.GaussianNoise(), T.Grayscale(), T.GridMask(), T.Hue(0.1), T.Identity(), T.Invert(), T.JointDrop(),

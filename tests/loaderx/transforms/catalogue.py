@@ -18,7 +18,7 @@ SECTIONS = {
     "Colours and tones": ("colour", "tones"),
     "Filters, noise and holes": ("filters", "noise"),
     "Values and labels": ("values", "labels", "channels"),
-    "Combinators and policies": ("combinators", "policies", "image", "amounts"),
+    "Combinators and policies": ("combinators", "rounds", "policies", "image", "amounts"),
     "Views of one sample": ("views",),
     "Samples of a batch": ("mix",),
     "Signals": ("signals",),

@@ -1,6 +1,7 @@
 """Chains inside of chains: every sample takes one way through them, by chance, compiled and in plain Python alike."""
 
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -110,6 +111,44 @@ def test_an_op_draws_other_numbers_in_every_turn_and_at_every_place():
     assert stats.kstest(places[:, 0] / 2, stats.triang(0.5).cdf).pvalue > 1e-3
 
 
+@lx.transform
+def note(x, number):
+    """Write a number behind those that are there; x[0] counts them."""
+    x[0] += 1
+    x[int(x[0])] = number
+
+
+@lx.transform(out=lambda spec, number: spec)
+def noted(x, out, number):
+    for k in range(x.shape[0]):
+        out[k] = x[k]
+    out[0] += 1
+    out[int(out[0])] = number
+
+
+NOTES = [note(number=1), noted(number=2), [note(number=3), noted(number=4)]]
+
+
+def test_a_random_order_has_all_ops_and_every_order_is_as_likely():
+    out = apply(zeros(6000, 6), T.RandomOrder(*NOTES))
+    np.testing.assert_array_equal(out[:, 0], np.full(6000, 4))
+    orders, counts = np.unique(out[:, 1:5], axis=0, return_counts=True)
+    blocks = {(1, 2, 3, 4), (1, 3, 4, 2), (2, 1, 3, 4), (2, 3, 4, 1), (3, 4, 1, 2), (3, 4, 2, 1)}
+    assert set(map(tuple, orders.astype(int).tolist())) == blocks
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_some_of_several_are_different_ones_in_their_order(number):
+    out = apply(zeros(3000, 6), T.SomeOf(number, NOTES))
+    chosen = list(itertools.combinations([(1,), (2,), (3, 4)], number))
+    expected = {tuple(itertools.chain(*each)) for each in chosen}
+    ways = [tuple(row[1 : int(row[0]) + 1].astype(int).tolist()) for row in out]
+    assert set(ways) == expected
+    if len(expected) > 1:
+        assert stats.chisquare([ways.count(way) for way in sorted(expected)]).pvalue > 1e-3
+
+
 def test_a_blend_mixes_the_sample_with_what_was_made_of_it():
     start = zeros(2000, 1) + 1
     out = apply(start, Blend(as_branches("", [added(amount=1)]), 2, (1, 1), 1.0))[:, 0]
@@ -137,6 +176,15 @@ NESTED = {
             3,
         ),
         T.Normalize(0.5, 0.5),
+    ],
+    "orders": [
+        T.RandomOrder(T.RandomFlip(), T.Brightness(0.3), [T.Rotate(20), T.Contrast(0.5)]),
+        T.SomeOf(
+            2, T.Invert(), T.RandomCrop((7, 10), pad=2), T.RandomOrder(T.Gamma(), T.Rotate(9))
+        ),
+        Rounds(
+            as_branches("", [T.RandomOrder(T.Rotate(9), T.SomeOf(1, T.Invert(), T.Gamma()))]), 2
+        ),
     ],
     "blend": [
         Blend(
@@ -186,6 +234,19 @@ def test_a_mask_takes_the_way_of_its_image():
     np.testing.assert_array_equal(straight, batch["mask"])
 
 
+def test_a_mask_takes_the_order_and_the_choice_of_its_image():
+    masks = images((9, 9), np.int32, count=64) % 5
+    both = {"image": np.repeat(masks[..., None], 3, -1).astype(np.uint8), "mask": masks}
+    ops = [
+        T.RandomOrder(T.RandomCrop((9, 9), pad=3), T.Rot90(1), T.RandomFlip()),
+        T.SomeOf(2, T.RandomCrop((9, 9), pad=3), T.Transpose(1), T.RandomFlip(1)),
+    ]
+    loader = lx.DataLoader(both, batch_size=64, transforms={("image", "mask"): ops}, output="numpy")
+    batch = loader.batch(0)
+    assert len(np.unique(batch["mask"].reshape(64, -1), axis=0)) > 60
+    np.testing.assert_array_equal(batch["image"][..., 0], batch["mask"])
+
+
 def test_other_probabilities_and_numbers_need_no_other_code():
     def calls(probability, number):
         rounds = Rounds(as_branches("", [add(amount=1), added(amount=2)]), number)
@@ -226,6 +287,11 @@ def test_other_probabilities_and_numbers_need_no_other_code():
             lambda: T.Maybe(0.5, T.MixUp()),
             "Maybe: MixUp mixes samples of a batch and cannot be left to chance.",
         ),
+        (lambda: T.RandomOrder(), "RandomOrder needs at least one op to choose from."),
+        (
+            lambda: T.SomeOf(3, T.Identity(), T.Invert()),
+            "`number` (=3) must be an integer from 0 to 2, the number of ops.",
+        ),
         (
             lambda: Rounds([T.Sequence()], -1),
             "`number` (=-1) must be an integer of at least 0.",
@@ -252,6 +318,10 @@ def test_ops_are_shown_as_they_were_written():
         "Maybe(0.5, RandomFlip(), Rotate((-10, 10)))",
         "OneOf(RandomFlip(0.3), [Invert(), Identity()], weights=[1, 2])",
         "RandAugment(2, magnitude=9)",
+        "AutoAugment('svhn', fill=(1, 2, 3))",
+        "RandomOrder(Invert(), [RandomFlip(), Identity()])",
+        "SomeOf(1, Invert(), RandomFlip())",
+        "Affine(10, center=(0, 0))",
         "Affine(translate_x=Choice(0.1, 0.2))",
         "Views(2, [RandomFlip()], names=['a', 'b'])",
         "MixUp(alpha=0.2)",

@@ -16,6 +16,7 @@ from loaderx.kernels.random import fold
 from loaderx.kernels.windows import FILL, REFLECT
 from loaderx.spec import Spec
 from loaderx.transforms.amounts import Choice
+from loaderx.transforms.geometric import Translate
 from tests import reference
 from tests.loaderx.transforms.images import Applied, apply, images
 
@@ -37,7 +38,7 @@ def streams(count):
 def through(x, op, matrix):
     """The twin of an op."""
     out = np.empty(op.output(Spec(x.shape, x.dtype)).shape, x.dtype)
-    fill = (op.fill,) * x.shape[2]
+    fill = op.fill if isinstance(op.fill, tuple) else (op.fill,) * x.shape[2]
     flat = tuple(matrix.reshape(-1))
     if op.interpolation == "nearest":
         reference.warp_nearest(x, flat, op.border, fill, None, None, out)
@@ -100,6 +101,21 @@ def test_an_affine_map_that_only_rotates_is_a_rotation():
     np.testing.assert_allclose(
         matrix_of(T.Affine(Choice(30))), matrix_of(T.Rotate(Choice(30))), atol=1e-12
     )
+
+
+@pytest.mark.parametrize(
+    ("degrees", "scale", "shear"), [(25, 1, (0, 0)), (0, 1.5, (20, 0)), (-40, 0.6, (12, 7))]
+)
+def test_an_affine_map_keeps_any_center_in_place(degrees, scale, shear):
+    op = T.Affine(
+        Choice(degrees), scale=scale, shear_x=Choice(shear[0]), shear_y=Choice(shear[1]), center=(3, 11)
+    )  # fmt: skip
+    # (3, 11) from the corner is 2.5 and 10.5 from the centre of the first pixel.
+    expected = torchvision_inverse((2.5, 10.5), -degrees, (0, 0), scale, shear)
+    np.testing.assert_allclose(matrix_of(op), expected, atol=1e-12)
+    same = T.Affine(Choice(degrees), scale=scale, center=(8.5, 6.5))
+    centred = T.Affine(Choice(degrees), scale=scale)
+    np.testing.assert_array_equal(matrix_of(same), matrix_of(centred))
 
 
 def test_a_perspective_takes_the_corners_it_drew_to_those_of_the_image():
@@ -205,6 +221,128 @@ def test_a_positive_rotation_is_counter_clockwise_as_in_pillow():
     assert np.nonzero(out[..., 0])[1].mean() < 20
 
 
+@pytest.mark.parametrize("degrees", [30, -75, 90, 137.5])
+def test_an_affine_map_turns_as_a_rotation_does(degrees):
+    x = images((40, 52, 3), count=2)
+    turned = apply(x, T.Rotate((degrees, degrees)))
+    np.testing.assert_array_equal(apply(x, T.Affine((degrees, degrees))), turned)
+    nearest = apply(x, T.Affine((degrees, degrees), interpolation="nearest"))
+    for image, out in zip(x, nearest, strict=True):
+        expected = np.asarray(Image.fromarray(image).rotate(degrees))
+        assert np.mean(np.all(out == expected, axis=-1)) > 0.995
+
+
+def by_pillow(image, matrix):
+    """An image through a map of Pillow, which is of places from the corner of the image."""
+    size = image.shape[1], image.shape[0]
+    return np.asarray(Image.fromarray(image).transform(size, Image.Transform.AFFINE, matrix))
+
+
+def as_pillow(out, x, matrix):
+    """The share of pixels that are those of Pillow."""
+    return np.mean([np.all(a == by_pillow(b, matrix), -1) for a, b in zip(out, x, strict=True)])
+
+
+@pytest.mark.parametrize("slope", [-0.99, -0.3, 0.09, 0.17, 0.3, 0.8])
+def test_a_shear_around_the_corner_is_that_of_pillow(slope):
+    x = images((61, 47, 3), count=3)
+    slant = Choice(math.degrees(math.atan(slope)))
+    look = {"center": (0, 0), "interpolation": "nearest"}
+    across = apply(x, T.Affine(shear_x=slant, **look))
+    assert as_pillow(across, x, (1, slope, 0, 0, 1, 0)) >= 0.995
+    down = apply(x, T.Affine(shear_y=slant, **look))
+    assert as_pillow(down, x, (1, 0, 0, slope, 1, 0)) >= 0.995
+    # Around the centre it is another image.
+    centred = apply(x, T.Affine(shear_x=slant, interpolation="nearest"))
+    assert as_pillow(centred, x, (1, slope, 0, 0, 1, 0)) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("unit", "amount", "pixels"),
+    [("pixels", 5.9, 5), ("pixels", -5.9, -5), ("size", 0.2, 12), ("size", -0.34, -20)],
+)
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
+def test_policies_translate_by_whole_pixels_as_pillow(unit, amount, pixels, interpolation):
+    x = images((61, 61, 3), count=2)
+    look = {"unit": unit, "interpolation": interpolation}
+    right = apply(x, Translate(Choice(amount), **look))
+    assert as_pillow(right, x, (1, 0, -pixels, 0, 1, 0)) == 1
+    down = apply(x, Translate(down=Choice(amount), **look))
+    assert as_pillow(down, x, (1, 0, 0, 0, 1, -pixels)) == 1
+
+
+def test_a_whole_translation_stays_whole_where_rounding_falls_short():
+    op = Translate(Choice(150 / 331 * 0.3), unit="size")
+    assert matrix_of(op, width=331)[0, 2] == -45
+
+
+SQUARE = [
+    *(lambda x, turns=turns: np.rot90(x, turns) for turns in range(4)),
+    *(lambda x, turns=turns: np.rot90(x, turns).swapaxes(0, 1) for turns in range(4)),
+]
+
+
+@pytest.mark.parametrize("shape", [(9, 9, 3), (9, 9, 1), (9, 9)])
+def test_every_symmetry_of_the_square_is_as_likely(shape):
+    x = np.repeat(images(shape, count=1), 2000, axis=0)
+    out = apply(x, T.D4())
+    found = np.array([[np.array_equal(image, turn(x[0])) for turn in SQUARE] for image in out])
+    np.testing.assert_array_equal(found.sum(axis=1), np.ones(2000))
+    assert stats.chisquare(found.sum(axis=0)).pvalue > 0.001
+
+
+def test_masks_and_boxes_follow_the_symmetries_of_the_square():
+    image = np.zeros((64, 16, 16, 3), np.uint8)
+    image[:, 2:7, 4:14] = 255
+    data = {
+        "image": image,
+        "mask": (image[..., 0] > 0).astype(np.int32),
+        "boxes": np.tile(np.array([[[4, 2, 14, 7]]], np.float32), (64, 1, 1)),
+    }
+    fields = ("image", "mask", "boxes")
+    loader = lx.DataLoader(data, batch_size=64, transforms={fields: [T.D4()]}, output="numpy")
+    batch = loader.batch(0)
+    np.testing.assert_array_equal(batch["mask"] > 0, batch["image"][..., 0] > 0)
+    for seen, (left, top, right, bottom) in zip(batch["mask"], batch["boxes"][:, 0], strict=True):
+        rows, columns = np.nonzero(seen)
+        assert (left, top) == (columns.min(), rows.min())
+        assert (right, bottom) == (columns.max() + 1, rows.max() + 1)
+    assert len({tuple(box) for box in batch["boxes"][:, 0].tolist()}) == 8
+
+
+FILLED = [
+    T.Rotate((30, 30), fill=(1, 2, 3), fill_mask=9),
+    T.Affine(translate_x=(0.3, 0.3), fill=(1, 2, 3), fill_mask=9),
+    T.Perspective(0.9, fill=(1, 2, 3), fill_mask=9),
+    T.RandomScale((0.5, 0.5), fill=(1, 2, 3), fill_mask=9),
+    T.ElasticDeform(9, 16, fill=(1, 2, 3), fill_mask=9),
+]
+
+
+@pytest.mark.parametrize("op", FILLED, ids=repr)
+def test_channels_and_masks_have_fills_of_their_own(op):
+    data = {
+        "image": images((33, 33, 3), count=8) // 2 + 100,
+        "mask": np.full((8, 33, 33), 4, np.uint8),
+    }
+    loader = lx.DataLoader(data, batch_size=8, transforms={("image", "mask"): [op]}, output="numpy")
+    batch = loader.batch(0)
+    assert set(np.unique(batch["mask"])) == {4, 9}
+    # Three pixels further out there is no image to mix the colour with.
+    outside = ndimage.binary_erosion(batch["mask"] == 9, np.ones((1, 7, 7)), border_value=1)
+    assert outside.any()
+    np.testing.assert_array_equal(np.unique(batch["image"][outside], axis=0), [[1, 2, 3]])
+    assert op.fill == (1, 2, 3)
+    labels = op.for_labels()
+    assert (labels.fill, labels.interpolation) == (9, "nearest")
+
+
+@pytest.mark.parametrize(("fill", "expected"), [(7, 7), ((7, 8, 9), 0)])
+def test_without_a_fill_of_its_own_a_mask_has_that_of_the_image_if_it_is_one_number(fill, expected):
+    for op in (T.Rotate(5, fill=fill), T.ElasticDeform(fill=fill)):
+        assert op.for_labels().fill == expected
+
+
 def test_quarter_turns_and_transposing_are_exact_in_half_precision_too():
     x = images((6, 9), np.float16, count=8)
     np.testing.assert_array_equal(apply(x, T.Rot90(1)), np.rot90(x, 1, (1, 2)))
@@ -246,6 +384,27 @@ def test_an_elastic_image_is_moved_by_splines_through_normal_numbers(spacing):
         expected = reference.mixed_pixels(image, rows, columns, (0, 0, 0))
         # SciPy solves for the splines in another order.
         assert np.abs(out.astype(int) - expected).max() <= 1
+
+
+def smallest_jacobian(rng, amount, spacing, size):
+    """The smallest determinant of the derivative of where pixels come from: below 0 the image folds."""
+    rows, columns = field_of(rng, amount, spacing, size, size)
+    (down, across), (left, right) = np.gradient(rows), np.gradient(columns)
+    return (down * right - across * left).min()
+
+
+@pytest.mark.parametrize("spacing", [8, 32])
+def test_no_elastic_image_folds_by_default(spacing):
+    op = T.ElasticDeform(spacing=spacing)
+    (amount,) = op.parameters(Spec((96, 96, 3), np.uint8))["amount"]
+    assert amount == spacing / 16
+    found = [smallest_jacobian(rng, amount, spacing, 3 * spacing) for rng in streams(200)]
+    assert min(found) > 0.3
+
+
+def test_four_times_the_default_folds_elastic_images():
+    found = [smallest_jacobian(rng, 8, 32, 128) for rng in streams(40)]
+    assert 0.2 < np.mean(np.array(found) < 0) < 0.9
 
 
 def test_labels_move_along_with_an_elastic_image():
@@ -293,6 +452,10 @@ REFUSED = [
     (lambda: T.RandomScale(-1), "`scale` (=-1) must be a number of at least 0,"),
     (lambda: T.Affine(shear_x=90), "`shear_x` (=90) must be a number from 0 to 89,"),
     (lambda: T.Affine(translate_y="far"), "`translate_y` (='far') must be"),
+    (lambda: T.Affine(center="corner"), "`center` (='corner') must be \"center\", or two finite numbers (x, y)."),
+    (lambda: T.Affine(center=(1, math.nan)), "`center` (=(1, nan)) must be \"center\", or two finite numbers (x, y)."),
+    (lambda: T.Rotate(5, fill=(1, math.inf, 2)), "`fill` (=inf) must be a finite number."),
+    (lambda: T.Rotate(5, fill_mask="no"), "`fill_mask` (='no') must be a finite number."),
     (lambda: T.Perspective(1.5), "`distortion` (=1.5) must be from 0 to 1."),
     (lambda: T.Rot90(()), "`turns` (=()) must be an integer, or some of them."),
     (lambda: T.Rot90(1.5), "`turns` (=1.5) must be an integer, or some of them."),
@@ -311,6 +474,9 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 UNFIT = [
     (T.Rotate(5), (7,), "uint8", "Rotate takes images of shape (height, width, channels) or (height, width), not"),
     (T.Rotate(5, fill=300), (7, 7, 3), "uint8", "Rotate: `fill` (=300.0) must be a value of uint8; the input is"),
+    (T.Rotate(5, fill=(1, 300, 2)), (7, 7, 3), "uint8", "Rotate: `fill` (=300.0) must be a value of uint8; the input"),
+    (T.Rotate(5, fill=(1, 2)), (7, 7, 3), "uint8", "Rotate: `fill` (=(1.0, 2.0)) must be one number, or one for each"),
+    (T.D4(), (7, 9, 3), "uint8", "D4 takes square images, not uint8[7, 9, 3]."),
     (T.Rotate(5), (7, 7, 3), "float16", "Rotate takes integers, float32 or float64, not float16[7, 7, 3]."),
     (T.Rot90(), (7, 9, 3), "uint8", "Rot90: `turns` (=(0, 1, 2, 3)) must be all even or all odd for images that are"),
     (T.Transpose(), (7, 9), "uint8", "Transpose: `probability` (=0.5) must be 0 or 1 for images that are not square;"),

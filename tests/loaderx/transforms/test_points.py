@@ -116,6 +116,30 @@ def test_keypoints_follow_and_lose_their_validity_outside():
     assert 10 < inside < 64
 
 
+def test_boxes_follow_elastic_fields():
+    assert_boxes_fit(moved(T.ElasticDeform(1.0, 12)), 1.5)
+
+
+def test_keypoints_follow_elastic_fields_to_a_part_of_a_pixel():
+    data = {
+        "image": np.zeros((32, 64, 64, 3), np.uint8),
+        "keypoints": np.random.default_rng(0).uniform(16, 48, (32, 1, 2)).astype(np.float32),
+    }
+    # A spot whose weight is at the keypoint, after it was moved, too.
+    places = np.arange(64) + 0.5
+    for image, (across, down) in zip(data["image"], data["keypoints"][:, 0], strict=True):
+        distance = (places[:, None] - down) ** 2 + (places - across) ** 2
+        image[...] = (255 * np.exp(-distance / 4))[..., None]
+    fields = ("image", "keypoints")
+    batch = moved(T.ElasticDeform(2.0, 32), data=data, count=32, fields=fields, shuffle=False)
+    for image, (across, down) in zip(batch["image"], batch["keypoints"][:, 0], strict=True):
+        weights = image[..., 0].astype(float) ** 2
+        found = np.array([(weights * places).sum(), (weights * places[:, None]).sum()])
+        np.testing.assert_allclose((across, down), found / weights.sum(), atol=0.25)
+    assert np.abs(data["keypoints"] - batch["keypoints"]).max() > 2
+    assert batch["keypoints_valid"].all()
+
+
 def test_points_take_the_way_of_their_image_through_policies():
     ops = [T.Maybe(0.5, T.RandomFlip(1)), T.OneOf(T.RandomCrop((24, 32), pad=4), T.Invert(0.0))]
     assert_boxes_fit(moved(*ops), 0)
@@ -161,12 +185,18 @@ def test_ops_on_boxes_alone_come_when_they_are_written():
 
 
 def test_debug_mode_moves_points_alike(monkeypatch):
-    ops = [T.Maybe(0.5, T.RandomFlip(1)), T.Rotate(30), T.RandomCrop((16, 20))]
+    ops = [T.Maybe(0.5, T.RandomFlip(1)), T.Rotate(30), T.ElasticDeform(), T.RandomCrop((16, 20))]
     compiled = moved(*ops)
     monkeypatch.setenv("LOADERX_DEBUG", "1")
     plain = moved(*ops)
     for name, values in compiled.items():
         np.testing.assert_array_equal(plain[name], values, err_msg=name)
+
+
+@lx.transform
+def brightened(x):
+    for i in range(x.shape[0]):
+        x[i] += 1
 
 
 @pytest.mark.parametrize(
@@ -184,8 +214,8 @@ def test_debug_mode_moves_points_alike(monkeypatch):
         ),
         (
             {"boxes": np.zeros((4, 3, 4), np.float32)},
-            [T.ElasticDeform(2.0)],
-            "ElasticDeform cannot move boxes or keypoints along with an image.",
+            [brightened],
+            "brightened cannot move boxes or keypoints along with an image.",
         ),
         (
             {"boxes": np.zeros((4, 3, 4), np.float32)},
