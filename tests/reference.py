@@ -385,8 +385,8 @@ def cut_box(rng, height, width, share):
     side = math.sqrt(1 - share)
     tall, wide = math.floor(height * side), math.floor(width * side)
     row, column = int(rng.integers(0, height)), int(rng.integers(0, width))
-    rows = np.clip([row - tall // 2, row - tall // 2 + tall], 0, height)
-    columns = np.clip([column - wide // 2, column - wide // 2 + wide], 0, width)
+    rows = np.clip([row - tall // 2, row + tall // 2], 0, height)
+    columns = np.clip([column - wide // 2, column + wide // 2], 0, width)
     return (*rows.tolist(), *columns.tolist())
 
 
@@ -982,6 +982,8 @@ def sharpen(x, factor, white, lines, sums):
     if x.dtype.kind != "f":
         smooth = np.floor(smooth + precision(0.5))
     share = precision(factor)
+    if x.dtype.kind == "f":
+        x[...] = np.clip(values, 0, precision(white))
     x[1:-1, 1:-1] = clipped(middle * share + smooth * (precision(1) - share), white, x)
 
 

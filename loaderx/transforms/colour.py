@@ -1,4 +1,8 @@
-"""Brightness, contrast, saturation, hue, channels, grey, erasing: in place on an image of uint8 or floats."""
+"""Brightness, contrast, saturation, hue, channels, grey, erasing: in place on an image of uint8 or floats.
+
+Of four channels the last is opacity (alpha), which ops on colours leave as it is. A grey image has no colours: what
+changes only these leaves it as it is.
+"""
 
 import math
 from typing import Any
@@ -7,13 +11,19 @@ import numpy as np
 
 from loaderx.errors import ArgumentError
 from loaderx.kernels.compilation import jitable
-from loaderx.kernels.pixels import luminance, precise, saturate
-from loaderx.kernels.tones import BLOCK, merge_pixels, rounded, split_pixels
+from loaderx.kernels.pixels import in_range, luminance, precise, saturate
+from loaderx.kernels.tones import (
+    BLOCK,
+    is_alpha,
+    merge_colours,
+    rounded,
+    split_colours,
+)
 from loaderx.kernels.vectors import reorder_threes
 from loaderx.spec import Spec
 
 from .amounts import Amount, draw_amount, factors, spread
-from .base import between, finite, is_integer, positive_range
+from .base import between, finite, image_shape, is_integer, positive_range
 from .image import ImageTransform
 from .sample import FixedSpec
 
@@ -24,10 +34,12 @@ ROWS = 256
 @jitable
 def brighten(x: Any, factor: Any, white: float) -> None:
     """Towards black, or away from it."""
-    most = precise(white, x)
-    flat = x.reshape(-1)
+    least, most = precise(0, x), precise(white, x)
+    flat, channels = x.reshape(-1), x.shape[2]
     for k in range(flat.shape[0]):
-        flat[k] = rounded(min(precise(flat[k], x) * factor, most), x)
+        value = flat[k]
+        changed = rounded(min(max(precise(value, x) * factor, least), most), x)
+        flat[k] = value if is_alpha(k, channels) else changed
 
 
 def brightness(x: Any, rng: Any, amount: Any, white: float) -> None:
@@ -58,14 +70,14 @@ def mean_grey(x: Any, columns: Any) -> Any:
             for k in range(width * channels):
                 columns[k] += lines[i, k]
         for j in range(width):
-            if channels == 3:
-                red += columns[3 * j]
-                green += columns[3 * j + 1]
-                blue += columns[3 * j + 2]
+            if 3 <= channels <= 4:
+                red += columns[j * channels]
+                green += columns[j * channels + 1]
+                blue += columns[j * channels + 2]
             else:
                 for c in range(channels):
                     red += columns[j * channels + c]
-    total = luminance(red, green, blue) if channels == 3 else red / channels
+    total = luminance(red, green, blue) if 3 <= channels <= 4 else red / channels
     return precise(total / (height * width), x)
 
 
@@ -74,9 +86,11 @@ def stretch(x: Any, factor: Any, white: float, columns: Any) -> None:
     """Towards the mean grey, or away from it."""
     rest = mean_grey(x, columns) * (precise(1, x) - factor)
     least, most = precise(0, x), precise(white, x)
-    flat = x.reshape(-1)
+    flat, channels = x.reshape(-1), x.shape[2]
     for k in range(flat.shape[0]):
-        flat[k] = rounded(min(max(precise(flat[k], x) * factor + rest, least), most), x)
+        value = flat[k]
+        changed = rounded(min(max(precise(value, x) * factor + rest, least), most), x)
+        flat[k] = value if is_alpha(k, channels) else changed
 
 
 def contrast(x: Any, rng: Any, amount: Any, white: float, columns: Any) -> None:
@@ -112,17 +126,17 @@ def saturate_colours(x: Any, factor: Any, white: float, planes: Any) -> None:
     """Towards the grey of each pixel, or away from it."""
     rest = precise(1, x) - factor
     least, most = precise(0, x), precise(white, x)
-    flat, pixels = x.reshape(-1), x.shape[0] * x.shape[1]
+    pixels = x.shape[0] * x.shape[1] if x.shape[2] > 1 else 0
     for start in range(0, pixels, BLOCK):
         count = min(BLOCK, pixels - start)
-        split_pixels(flat, start, count, planes)
+        split_colours(x, start, count, planes)
         for j in range(BLOCK):
             red, green, blue = _colours(planes, j)
             grey = rest * luminance(red, green, blue)
             planes[0, j] = rounded(min(max(red * factor + grey, least), most), x)
             planes[1, j] = rounded(min(max(green * factor + grey, least), most), x)
             planes[2, j] = rounded(min(max(blue * factor + grey, least), most), x)
-        merge_pixels(planes, start, count, flat)
+        merge_colours(planes, start, count, x)
 
 
 @jitable
@@ -143,7 +157,7 @@ class Saturation(ImageTransform):
     """Away from the grey of each pixel by a factor from 1 - amount to 1 + amount, or from a range of factors."""
 
     function = staticmethod(saturation)
-    colour = True
+    accepted_channels = (1, 3, 4)
 
     def __init__(self, amount: Amount) -> None:
         super().__init__(amount=factors("amount", amount))
@@ -153,17 +167,19 @@ class Saturation(ImageTransform):
 
 
 @jitable
-def turn_hue(x: Any, turn: Any, planes: Any) -> None:
+def turn_hue(x: Any, turn: Any, white: float, planes: Any) -> None:
     """Along the circle of colours, whose length is 1; lightest and darkest channel keep their values."""
     shift = precise(6 * turn, x)
     none, two, three = precise(0, x), precise(2, x), precise(3, x)
     four, six = precise(4, x), precise(6, x)
-    flat, pixels = x.reshape(-1), x.shape[0] * x.shape[1]
+    pixels = x.shape[0] * x.shape[1] if x.shape[2] > 1 else 0
     for start in range(0, pixels, BLOCK):
         count = min(BLOCK, pixels - start)
-        split_pixels(flat, start, count, planes)
+        split_colours(x, start, count, planes)
         for j in range(BLOCK):
             red, green, blue = _colours(planes, j)
+            red, green = in_range(red, white, x), in_range(green, white, x)
+            blue = in_range(blue, white, x)
             top, bottom = max(red, green, blue), min(red, green, blue)
             chroma = top - bottom
             # The place on the circle from 0 to 6, times the chroma: nothing is divided, and grey needs no exception.
@@ -180,22 +196,21 @@ def turn_hue(x: Any, turn: Any, planes: Any) -> None:
             planes[0, j] = rounded(bottom + red, x)
             planes[1, j] = rounded(bottom + green, x)
             planes[2, j] = rounded(bottom + blue, x)
-        merge_pixels(planes, start, count, flat)
+        merge_colours(planes, start, count, x)
 
 
 def hue(x: Any, rng: Any, amount: Any, white: float, planes: Any) -> None:
     """A turn of the circle of colours."""
     turn = draw_amount(rng, amount)
     if turn != 0:
-        turn_hue(x, turn, planes)
+        turn_hue(x, turn, white, planes)
 
 
 class Hue(ImageTransform):
     """Colours turned along their circle by -amount to amount of it, or by a range; half of it is the most."""
 
     function = staticmethod(hue)
-    clips = False
-    colour = True
+    accepted_channels = (1, 3, 4)
 
     def __init__(self, amount: Amount) -> None:
         super().__init__(amount=spread("amount", amount, most=0.5))
@@ -238,14 +253,14 @@ def color_jitter(
         else:
             turn = draw_amount(rng, hue)
             if turn != 0:
-                turn_hue(x, turn, planes)
+                turn_hue(x, turn, white, planes)
 
 
 class ColorJitter(ImageTransform):
     """Brightness, Contrast, Saturation and Hue of these amounts, in an order that is drawn for every image."""
 
     function = staticmethod(color_jitter)
-    colour = True
+    accepted_channels = (1, 3, 4)
 
     def __init__(
         self,
@@ -269,17 +284,17 @@ def grayscale(x: Any, rng: Any, probability: float, white: float, planes: Any) -
     """All channels become the grey of the pixel."""
     if rng.random() >= probability:
         return
-    flat, pixels = x.reshape(-1), x.shape[0] * x.shape[1]
+    pixels = x.shape[0] * x.shape[1] if x.shape[2] > 1 else 0
     for start in range(0, pixels, BLOCK):
         count = min(BLOCK, pixels - start)
-        split_pixels(flat, start, count, planes)
+        split_colours(x, start, count, planes)
         for j in range(BLOCK):
             red, green, blue = _colours(planes, j)
             grey = rounded(luminance(red, green, blue), x)
             planes[0, j] = grey
             planes[1, j] = grey
             planes[2, j] = grey
-        merge_pixels(planes, start, count, flat)
+        merge_colours(planes, start, count, x)
 
 
 class Grayscale(ImageTransform):
@@ -287,7 +302,7 @@ class Grayscale(ImageTransform):
 
     function = staticmethod(grayscale)
     clips = False
-    colour = True
+    accepted_channels = (1, 3, 4)
 
     def __init__(self, probability: float = 1.0) -> None:
         super().__init__(probability=between("probability", probability, 0, 1))
@@ -392,7 +407,7 @@ class ChannelDrop(ImageTransform):
 
     def output(self, spec: Spec) -> Spec:
         super().output(spec)
-        if self._channels >= spec.shape[2]:
+        if self._channels >= image_shape(spec, self.name)[2]:
             raise ArgumentError(
                 f"{self.name}: `channels` (={self._channels}) must be fewer than the image has; the input is {spec}."
             )

@@ -154,6 +154,15 @@ def test_the_squares_of_a_grid_have_the_published_share_and_any_place():
 
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_an_image_without_an_axis_of_channels_is_one_of_one_channel(dtype):
+    x = images((20, 31, 1), dtype)
+    ops = [GaussianNoise(0.1), SaltPepper(0.2), GridMask()]
+    out = lx.pipeline(ops)(x[..., 0], batch=True)
+    np.testing.assert_array_equal(out, apply(x, *ops)[..., 0])
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_nothing_asked_for_is_the_image_bit_for_bit(dtype):
     x = images((20, 31, 3), dtype)
     x.reshape(-1)[:2] = 0, white_of(x)
@@ -191,7 +200,7 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 
 
 @pytest.mark.parametrize("op", [GaussianNoise(), SaltPepper(), GridMask()], ids=repr)
-@pytest.mark.parametrize(("shape", "dtype"), [((7, 10), "uint8"), ((7, 10, 3), "float16")])
+@pytest.mark.parametrize(("shape", "dtype"), [((7,), "uint8"), ((7, 10, 3), "float16")])
 def test_what_is_no_image_is_refused(op, shape, dtype):
     with pytest.raises(lx.ArgumentError, match=f"{op.name} takes"):
         lx.pipeline([op])(np.zeros((2, *shape), dtype), batch=True)
