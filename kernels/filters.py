@@ -231,7 +231,8 @@ def blur(x: Any, shares: Any, before: Any, behind: Any, line: Any, sums: Any, ri
 def sharpen(x: Any, factor: Any, white: Any, lines: Any, sums: Any) -> None:
     """x becomes x * factor + smooth * (1 - factor), where smooth is the mean of 3 x 3 pixels, 5 of 13 the middle one.
 
-    Integers are smoothed to integers. Pixels at the border are only clipped to 0 and white. `lines` is two rows long, `sums` one.
+    Integers are smoothed to integers. Pixels at the border are only clipped to 0 and white. `lines` is two rows long,
+    `sums` one.
     """
     height, width, channels = x.shape
     length, inner = width * channels, (width - 2) * channels

@@ -965,6 +965,23 @@ def blur(x, shares, before, behind, line, sums, ring):
         store_values(values.reshape(-1), x.reshape(-1))
 
 
+def mean_of_runs(x, rows, begins, ends, radius, share, totals, sums):
+    height, width, _ = x.shape
+    total = np.zeros(x.shape)
+    for row, begin, end in zip(rows, begins, ends, strict=True):
+        for column in range(begin, end):
+            down = mirrored(np.arange(height) + row, height)
+            total += x[np.ix_(down, mirrored(np.arange(width) + column, width))]
+    store_values((total * share).reshape(-1), x.reshape(-1))
+
+
+def median_of_square(x, side, network, ring, values):
+    radius = side // 2
+    padded = np.pad(x, [(radius, radius), (radius, radius), (0, 0)], mode="edge")
+    squares = np.lib.stride_tricks.sliding_window_view(padded, (side, side), axis=(0, 1))
+    x[...] = np.median(squares, axis=(3, 4))
+
+
 def clipped(values, white, like):
     """From 0 to white, rounded half up in the precision of the calculation."""
     inside = np.clip(values, 0, values.dtype.type(white))

@@ -69,6 +69,11 @@ COLOURS = (
     T.Invert(0.5),
     T.Posterize(),
     T.Solarize(),
+    T.FancyPCA(),
+    T.PhotometricDistort(),
+    T.RGBShift(),
+    T.RandomBrightnessContrast(),
+    T.Sepia(),
 )
 FILTERS = (
     T.CLAHE(),
@@ -77,6 +82,14 @@ FILTERS = (
     T.GaussianNoise(),
     T.GridMask(),
     T.SaltPepper(),
+    T.ISONoise(),
+    T.MultiplicativeNoise(),
+    T.ShotNoise(),
+    T.CoarseDropout(),
+    T.Defocus(),
+    T.MedianBlur(),
+    T.MotionBlur(),
+    T.Downscale(),
 )
 POLICIES = (
     T.RandAugment(),

@@ -11,6 +11,7 @@ import numpy as np
 
 from loaderx.errors import ArgumentError
 from loaderx.kernels.compilation import jitable
+from loaderx.kernels.distributions import next_bits
 from loaderx.kernels.pixels import in_range, luminance, precise, saturate
 from loaderx.kernels.tones import (
     BLOCK,
@@ -24,6 +25,7 @@ from loaderx.spec import Spec
 
 from .amounts import Amount, draw_amount, factors, spread
 from .base import between, finite, image_shape, is_integer, positive_range
+from .dropout import Fill, check_fill, count_range, draw_count, fill_box, fill_values
 from .image import ImageTransform
 from .sample import FixedSpec
 
@@ -98,13 +100,13 @@ def contrast(x: Any, rng: Any, amount: Any, white: float, columns: Any) -> None:
     stretch(x, precise(draw_amount(rng, amount), x), white, columns)
 
 
-def _columns(spec: Spec) -> Spec:
+def columns_space(spec: Spec) -> Spec:
     """Sums of columns, exact for uint8."""
     dtype = np.uint16 if spec.dtype == np.uint8 else np.float64
     return Spec((math.prod(spec.shape[1:]),), dtype)
 
 
-def _planes(spec: Spec) -> Spec:
+def planes_space(spec: Spec) -> Spec:
     """The channels of a block of pixels."""
     return FixedSpec((3, BLOCK), spec.dtype)
 
@@ -118,7 +120,7 @@ class Contrast(ImageTransform):
         super().__init__(amount=factors("amount", amount))
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        return (_columns(spec),)
+        return (columns_space(spec),)
 
 
 @jitable
@@ -131,7 +133,7 @@ def saturate_colours(x: Any, factor: Any, white: float, planes: Any) -> None:
         count = min(BLOCK, pixels - start)
         split_colours(x, start, count, planes)
         for j in range(BLOCK):
-            red, green, blue = _colours(planes, j)
+            red, green, blue = colours_at(planes, j)
             grey = rest * luminance(red, green, blue)
             planes[0, j] = rounded(min(max(red * factor + grey, least), most), x)
             planes[1, j] = rounded(min(max(green * factor + grey, least), most), x)
@@ -140,7 +142,8 @@ def saturate_colours(x: Any, factor: Any, white: float, planes: Any) -> None:
 
 
 @jitable
-def _colours(planes: Any, j: int) -> Any:
+def colours_at(planes: Any, j: int) -> Any:
+    """Red, green and blue of a pixel of a block."""
     return (
         precise(planes[0, j], planes),
         precise(planes[1, j], planes),
@@ -163,7 +166,7 @@ class Saturation(ImageTransform):
         super().__init__(amount=factors("amount", amount))
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        return (_planes(spec),)
+        return (planes_space(spec),)
 
 
 @jitable
@@ -177,7 +180,7 @@ def turn_hue(x: Any, turn: Any, white: float, planes: Any) -> None:
         count = min(BLOCK, pixels - start)
         split_colours(x, start, count, planes)
         for j in range(BLOCK):
-            red, green, blue = _colours(planes, j)
+            red, green, blue = colours_at(planes, j)
             red, green = in_range(red, white, x), in_range(green, white, x)
             blue = in_range(blue, white, x)
             top, bottom = max(red, green, blue), min(red, green, blue)
@@ -216,7 +219,7 @@ class Hue(ImageTransform):
         super().__init__(amount=spread("amount", amount, most=0.5))
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        return (_planes(spec),)
+        return (planes_space(spec),)
 
 
 def color_jitter(
@@ -277,7 +280,7 @@ class ColorJitter(ImageTransform):
         )
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        return _columns(spec), _planes(spec), Spec((4,), np.int64)
+        return columns_space(spec), planes_space(spec), Spec((4,), np.int64)
 
 
 def grayscale(x: Any, rng: Any, probability: float, white: float, planes: Any) -> None:
@@ -289,7 +292,7 @@ def grayscale(x: Any, rng: Any, probability: float, white: float, planes: Any) -
         count = min(BLOCK, pixels - start)
         split_colours(x, start, count, planes)
         for j in range(BLOCK):
-            red, green, blue = _colours(planes, j)
+            red, green, blue = colours_at(planes, j)
             grey = rounded(luminance(red, green, blue), x)
             planes[0, j] = grey
             planes[1, j] = grey
@@ -308,7 +311,26 @@ class Grayscale(ImageTransform):
         super().__init__(probability=between("probability", probability, 0, 1))
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        return (_planes(spec),)
+        return (planes_space(spec),)
+
+
+@jitable
+def shuffle_channels(x: Any, rng: Any, shuffled: Any, order: Any, pixel: Any) -> None:
+    """The first `shuffled` channels in a random order."""
+    channels = x.shape[2]
+    for c in range(shuffled):
+        order[c] = c
+    for c in range(shuffled - 1):
+        other = rng.integers(c, shuffled)
+        order[c], order[other] = order[other], order[c]
+    flat, first = x.reshape(-1), 0
+    if channels == 3:
+        first = reorder_threes(flat, order[0], order[1])
+    for j in range(first, x.shape[0] * x.shape[1]):
+        for c in range(shuffled):
+            pixel[c] = flat[j * channels + c]
+        for c in range(shuffled):
+            flat[j * channels + c] = pixel[order[c]]
 
 
 def channel_shuffle(
@@ -317,20 +339,7 @@ def channel_shuffle(
     """Channels in a random order."""
     if rng.random() >= probability:
         return
-    channels = x.shape[2]
-    for c in range(channels):
-        order[c] = c
-    for c in range(channels - 1):
-        other = rng.integers(c, channels)
-        order[c], order[other] = order[other], order[c]
-    flat, first = x.reshape(-1), 0
-    if channels == 3:
-        first = reorder_threes(flat, order[0], order[1])
-    for j in range(first, x.shape[0] * x.shape[1]):
-        for c in range(channels):
-            pixel[c] = flat[j * channels + c]
-        for c in range(channels):
-            flat[j * channels + c] = pixel[order[c]]
+    shuffle_channels(x, rng, x.shape[2], order, pixel)
 
 
 class ChannelShuffle(ImageTransform):
@@ -429,13 +438,31 @@ def random_erasing(
     scale_high: float,
     ratio_low: float,
     ratio_high: float,
-    value: float,
+    fewest: int,
+    most: int,
+    values: Any,
     white: float,
 ) -> None:
-    """A rectangle of one value; nothing after ten that do not fit."""
-    height, width, channels = x.shape
+    """Rectangles of a value or of noise; for each of them nothing after ten that do not fit."""
     if rng.random() >= probability:
         return
+    for _ in range(draw_count(rng, fewest, most)):
+        erase(x, rng, scale_low, scale_high, ratio_low, ratio_high, values, white)
+
+
+@jitable
+def erase(
+    x: Any,
+    rng: Any,
+    scale_low: float,
+    scale_high: float,
+    ratio_low: float,
+    ratio_high: float,
+    values: Any,
+    white: float,
+) -> None:
+    """A rectangle of a value or of noise; nothing after ten that do not fit."""
+    height, width, _ = x.shape
     for _ in range(10):
         area = height * width * rng.uniform(scale_low, scale_high)
         aspect = math.exp(rng.uniform(math.log(ratio_low), math.log(ratio_high)))
@@ -443,17 +470,17 @@ def random_erasing(
         if 0 < down < height and 0 < across < width:
             top = rng.integers(0, height - down + 1)
             left = rng.integers(0, width - across + 1)
-            erased = saturate(value, x)
-            lines = x.reshape(height, width * channels)
-            for i in range(top, top + down):
-                part = lines[i, left * channels : (left + across) * channels]
-                for k in range(part.shape[0]):
-                    part[k] = erased
+            key = next_bits(rng) if len(values) == 0 else np.uint64(0)
+            fill_box(x, top, top + down, left, left + across, values, key, white)
             return
 
 
 class RandomErasing(ImageTransform):
-    """With `probability`, a rectangle of an area and ratio within `scale` and `ratio` becomes `value`."""
+    """With `probability`, a rectangle of an area and ratio within `scale` and `ratio` becomes `value`.
+
+    `value` is a number, one for each channel, or "noise": any value from black to white, another one for every value.
+    `holes` is how many rectangles there are, a number or a range to draw from.
+    """
 
     function = staticmethod(random_erasing)
     clips = False
@@ -464,15 +491,25 @@ class RandomErasing(ImageTransform):
         *,
         scale: tuple[float, float] = (0.02, 0.33),
         ratio: tuple[float, float] = (0.3, 3.3),
-        value: float = 0.0,
+        value: Fill = 0.0,
+        holes: int | tuple[int, int] = 1,
     ) -> None:
         scale_low, scale_high = positive_range("scale", scale, 1)
         ratio_low, ratio_high = positive_range("ratio", ratio)
+        fewest, most = count_range("holes", holes)
+        self._values = fill_values("value", value)
         super().__init__(
             probability=between("probability", probability, 0, 1),
             scale_low=scale_low,
             scale_high=scale_high,
             ratio_low=ratio_low,
             ratio_high=ratio_high,
-            value=finite("value", value),
+            fewest=fewest,
+            most=most,
+            values=self._values,
         )
+
+    def output(self, spec: Spec) -> Spec:
+        super().output(spec)
+        check_fill(self.name, "value", self._values, spec)
+        return spec

@@ -23,5 +23,7 @@ def test_the_catalogue_is_complete():
         SkeletonShear JointJitter JointDrop FrameDrop TemporalCrop LeftRightFlip CenterOnJoint MaskTokens
         SpanCorruption PadTo RandomCrop CenterCrop Pad RandomFlip Resize RandomResizedCrop Normalize ToFloat Cast
         Brightness Contrast Saturation Grayscale RandomErasing OneHot Identity Choice Channels
+        CoarseDropout RandomBrightnessContrast RGBShift Sepia FancyPCA PhotometricDistort MultiplicativeNoise ShotNoise
+        ISONoise MotionBlur MedianBlur Defocus Downscale
     """
     assert set(exported()) == set(wanted.split())

@@ -152,7 +152,7 @@ def test_floats_are_sharpened_by_the_published_formula(channels, factor):
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("shape", [(12, 9, 3), (3, 3, 1)])
 def test_sharpened_floats_beyond_black_and_white_are_clipped_to_these_and_so_is_the_border(shape):
-    x = images(shape, np.float32) * 3 - 1
+    x = images(shape, np.float32) * np.float32(2.4) - 1
     weights = np.ones((3, 3, 1))
     weights[1, 1] = 5
     out = apply(x, Sharpness((2.0, 2.0)))

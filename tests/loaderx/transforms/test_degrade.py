@@ -1,0 +1,79 @@
+"""Images of fewer pixels are those that OpenCV shrinks and enlarges."""
+
+import re
+
+import cv2
+import numpy as np
+import pytest
+from scipy import stats
+
+import loaderx as lx
+from loaderx.transforms.degrade import Downscale
+from tests.loaderx.transforms.images import Applied, apply, images
+
+
+def resized(image, size, how):
+    return cv2.resize(image, size, interpolation=how).reshape(size[1], size[0], image.shape[2])
+
+
+def downscaled(image, share, interpolation):
+    height, width = image.shape[:2]
+    small = max(int(width * share), 1), max(int(height * share), 1)
+    if interpolation == "nearest":
+        fewer = resized(image, small, cv2.INTER_NEAREST_EXACT)
+        return resized(fewer, (width, height), cv2.INTER_NEAREST_EXACT)
+    fewer = resized(image, small, cv2.INTER_AREA)
+    return resized(fewer, (width, height), cv2.INTER_LINEAR)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("shape", [(20, 31, 3), (33, 17, 1), (9, 12, 4), (3, 3, 3)])
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
+def test_an_image_of_fewer_pixels_is_that_of_opencv(shape, dtype, interpolation, monkeypatch):
+    monkeypatch.setenv("LOADERX_DEBUG", "1")
+    x = images(shape, dtype, count=8)
+    applied = Applied(x, Downscale((0.2, 0.8), interpolation))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        expected = downscaled(image, rng.uniform(0.2, 0.8), interpolation)
+        if interpolation == "nearest":
+            np.testing.assert_array_equal(out, expected)
+        elif dtype == np.uint8:
+            # OpenCV's shares have 11 bits, and its halves are rounded to even numbers.
+            assert np.max(np.abs(out.astype(int) - expected)) <= 1
+        else:
+            np.testing.assert_allclose(out, expected, atol=1e-5)
+
+
+def test_scales_are_uniform_in_their_range():
+    x = np.tile(np.arange(200, dtype=np.uint8), (500, 2, 1))
+    out = lx.pipeline([Downscale((0.2, 0.8))])(x, batch=True)
+    kept = np.array([len(np.unique(sample)) for sample in out])
+    scales = (kept + np.random.default_rng(0).random(500)) / 200
+    assert stats.kstest(scales, stats.uniform(0.2, 0.6).cdf).pvalue > 0.001
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
+def test_debug_mode_gives_the_same_images_and_grey_ones_need_no_axis(
+    dtype, interpolation, monkeypatch
+):
+    x = images((20, 31, 3), dtype)
+    op = Downscale(interpolation=interpolation)
+    compiled = apply(x, op)
+    grey = lx.pipeline([op])(x[..., 0], batch=True)
+    np.testing.assert_array_equal(grey[..., None], apply(x[..., :1].copy(), op))
+    monkeypatch.setenv("LOADERX_DEBUG", "1")
+    np.testing.assert_array_equal(apply(x, op), compiled)
+    np.testing.assert_array_equal(apply(x, Downscale(1.0)), x)
+
+
+REFUSED = [
+    (lambda: Downscale(1.5), "`scale` (=1.5) must be a number from 0 to 1"),
+    (lambda: Downscale(0.5, "cubic"), "`interpolation` (='cubic') must be 'nearest' or 'bilinear'."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_parameters_that_cannot_work_are_refused_at_once(make, message):
+    with pytest.raises(lx.ArgumentError, match=re.escape(message)):
+        make()
