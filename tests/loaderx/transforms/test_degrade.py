@@ -1,6 +1,8 @@
-"""Images of fewer pixels are those that OpenCV shrinks and enlarges."""
+"""Images of fewer pixels are those of the definition, and those that OpenCV shrinks and enlarges."""
 
+import math
 import re
+from fractions import Fraction
 
 import cv2
 import numpy as np
@@ -16,12 +18,19 @@ def resized(image, size, how):
     return cv2.resize(image, size, interpolation=how).reshape(size[1], size[0], image.shape[2])
 
 
+def places(size, count):
+    """The pixels that the middles of `count` parts of a line fall into; a border is the next one's."""
+    return [math.floor(Fraction(2 * k + 1, 2 * count) * size) for k in range(count)]
+
+
 def downscaled(image, share, interpolation):
     height, width = image.shape[:2]
     small = max(int(width * share), 1), max(int(height * share), 1)
     if interpolation == "nearest":
-        fewer = resized(image, small, cv2.INTER_NEAREST_EXACT)
-        return resized(fewer, (width, height), cv2.INTER_NEAREST_EXACT)
+        rows, columns = places(height, small[1]), places(width, small[0])
+        return image[np.ix_(rows, columns)][
+            np.ix_(places(small[1], height), places(small[0], width))
+        ]
     fewer = resized(image, small, cv2.INTER_AREA)
     return resized(fewer, (width, height), cv2.INTER_LINEAR)
 
@@ -42,6 +51,14 @@ def test_an_image_of_fewer_pixels_is_that_of_opencv(shape, dtype, interpolation,
             assert np.max(np.abs(out.astype(int) - expected)) <= 1
         else:
             np.testing.assert_allclose(out, expected, atol=1e-5)
+
+
+def test_repeated_pixels_are_those_of_opencv():
+    # By a whole factor, which OpenCV represents exactly.
+    x = images((20, 32, 3))
+    for image, out in zip(x, apply(x, Downscale(0.25)), strict=True):
+        fewer = resized(image, (8, 5), cv2.INTER_NEAREST_EXACT)
+        np.testing.assert_array_equal(out, resized(fewer, (32, 20), cv2.INTER_NEAREST_EXACT))
 
 
 def test_scales_are_uniform_in_their_range():
