@@ -138,6 +138,7 @@ def families(size: int) -> dict[str, list[Op]]:
             op(T.Defocus, 3),
             op(T.MedianBlur, 5),
             op(T.Downscale, 0.25),
+            op(T.JPEGCompression, 5),
         ],
     }
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 from numba.core import config
+from scipy import fft
 
 from loaderx.kernels import noise, passes, samples
 from loaderx.kernels.distributions import Draws
@@ -982,6 +983,15 @@ def median_of_square(x, side, network, ring, values):
     x[...] = np.median(squares, axis=(3, 4))
 
 
+def quantise_blocks(plane, table, cosines, waves, strip, other):
+    """By the transform of SciPy, in float64."""
+    for top, left in itertools.product(*(range(0, size, 8) for size in plane.shape)):
+        block = plane[top : top + 8, left : left + 8]
+        levels = fft.dctn(block.astype(np.float64), norm="ortho") / table
+        levels = np.sign(levels) * np.floor(np.abs(levels) + 0.5)
+        block[...] = np.clip(np.floor(fft.idctn(levels * table, norm="ortho") + 0.5), -128, 127)
+
+
 def clipped(values, white, like):
     """From 0 to white, rounded half up in the precision of the calculation."""
     inside = np.clip(values, 0, values.dtype.type(white))
@@ -1092,6 +1102,19 @@ def add_noise(values, key, mean, deviation, white):
 def mark_pixels(key, first_limit, limit, out):
     bits = hash_index(len(out), key) >> np.uint64(8)
     out[:] = np.where(bits < first_limit, 1, np.where(bits < limit, 2, 0))
+
+
+def fill_any(key, start, white, out):
+    bits = hash_index(start + len(out), key)[start:]
+    if out.dtype.kind == "f":
+        out[:] = (bits >> np.uint64(8)).astype(np.float64) / 2**24
+    else:
+        out[:] = [int(number) * int(white + 1) >> 32 for number in bits]
+
+
+def fill_shares(key, start, repeats, out):
+    bits = hash_index(start + len(out) // repeats, key)[start:]
+    out[:] = np.repeat((bits >> np.uint64(8)).astype(np.float64) / 2**24, repeats)
 
 
 def fill_normals(key, out):

@@ -90,6 +90,7 @@ FILTERS = (
     T.MedianBlur(),
     T.MotionBlur(),
     T.Downscale(),
+    T.JPEGCompression(),
 )
 POLICIES = (
     T.RandAugment(),

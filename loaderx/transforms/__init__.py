@@ -20,6 +20,7 @@ from .combinators import Maybe as Maybe
 from .combinators import OneOf as OneOf
 from .combinators import Sequence as Sequence
 from .degrade import Downscale as Downscale
+from .degrade import JPEGCompression as JPEGCompression
 from .dropout import CoarseDropout as CoarseDropout
 from .elastic import ElasticDeform as ElasticDeform
 from .filters import CLAHE as CLAHE

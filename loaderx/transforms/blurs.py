@@ -17,7 +17,7 @@ from .sample import FixedSpec
 NETWORKS = {3: median_network(9), 5: median_network(25)}
 
 
-def _whole_numbers(name: str, value: Any, least: int, step: int) -> Any:
+def whole_numbers(name: str, value: Any, least: int, step: int) -> Any:
     """Return the numbers to draw from: one, or those from the first to the last of a range."""
     several = isinstance(value, tuple | list | np.ndarray) and len(value) == 2
     low, high = value if several else (value, value)
@@ -82,7 +82,7 @@ class MotionBlur(ImageTransform):
     clips = False
 
     def __init__(self, size: int | tuple[int, int] = (3, 7), angle: Amount = (0.0, 180.0)) -> None:
-        sizes = _whole_numbers("size", size, 1, 2)
+        sizes = whole_numbers("size", size, 1, 2)
         self._radius = int(sizes.max()) // 2
         super().__init__(size=sizes, angle=amounts("angle", angle))
 
@@ -126,7 +126,7 @@ class Defocus(ImageTransform):
     clips = False
 
     def __init__(self, radius: int | tuple[int, int] = (3, 10)) -> None:
-        radii = _whole_numbers("radius", radius, 0, 1)
+        radii = whole_numbers("radius", radius, 0, 1)
         self._radius = int(radii.max())
         super().__init__(radius=radii)
 
@@ -159,7 +159,7 @@ class MedianBlur(ImageTransform):
     clips = False
 
     def __init__(self, size: int | tuple[int, int] = 3) -> None:
-        sizes = _whole_numbers("size", size, 3, 2)
+        sizes = whole_numbers("size", size, 3, 2)
         self._size = int(sizes.max())
         if self._size > 5:
             raise ArgumentError(f"`size` (={size!r}) must be 3, 5, or (3, 5).")

@@ -1,4 +1,4 @@
-"""Downscale: an image with fewer pixels, enlarged to its size again; in place."""
+"""Downscale, JPEGCompression: what images lose when they are made small, in pixels or in bytes; in place."""
 
 from typing import Any, Literal
 
@@ -6,12 +6,26 @@ import numpy as np
 
 from loaderx.errors import ArgumentError
 from loaderx.kernels.compilation import jitable
+from loaderx.kernels.jpeg import (
+    CHROMINANCE,
+    COSINES,
+    LUMINANCE,
+    SIDE,
+    UNIT,
+    WAVES,
+    from_planes,
+    quantisation,
+    quantise_blocks,
+    to_planes,
+)
 from loaderx.kernels.pixels import precise, resize_area
 from loaderx.kernels.tones import rounded
 from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount
+from .blurs import whole_numbers
 from .image import ImageTransform
+from .sample import FixedSpec
 
 
 @jitable
@@ -120,4 +134,75 @@ class Downscale(ImageTransform):
             Spec((width,), np.int64),
             Spec((width,), number),
             Spec((wide * channels,), number),
+        )
+
+
+def jpeg_compression(
+    x: Any,
+    rng: Any,
+    quality: Any,
+    bases: Any,
+    cosines: Any,
+    waves: Any,
+    white: float,
+    light: Any,
+    blue: Any,
+    red: Any,
+    table: Any,
+    strip: Any,
+    other: Any,
+    lines: Any,
+) -> None:
+    """The losses of a JPEG file."""
+    level = int(draw_amount(rng, quality))
+    to_planes(x, white, light, blue, red)
+    quantisation(bases[0], level, table)
+    quantise_blocks(light, table, cosines, waves, strip, other)
+    if x.shape[2] >= 3:
+        # As whole arrays: parts of rows would not be known to be contiguous.
+        size = SIDE * blue.shape[1]
+        short = strip.reshape(-1)[:size].reshape(SIDE, blue.shape[1])
+        second = other.reshape(-1)[:size].reshape(SIDE, blue.shape[1])
+        quantisation(bases[1], level, table)
+        quantise_blocks(blue, table, cosines, waves, short, second)
+        quantise_blocks(red, table, cosines, waves, short, second)
+    from_planes(light, blue, red, white, lines, x)
+
+
+class JPEGCompression(ImageTransform):
+    """What a JPEG file of a `quality` from 1 to 100 makes of an image (Albumentations' ImageCompression).
+
+    torchvision calls it JPEG. Its losses are applied without a file: 256 levels, colours of half of the size, and the
+    rounded cosine transform of 8 x 8 blocks; within 0.7 of 255 levels of libjpeg on average. Of four channels the last
+    is opacity (alpha) and stays as it is.
+    """
+
+    function = staticmethod(jpeg_compression)
+    accepted_channels = (1, 3, 4)
+
+    def __init__(self, quality: int | tuple[int, int] = (50, 95)) -> None:
+        found = whole_numbers("quality", quality, 1, 1)
+        if found.max() > 100:
+            raise ArgumentError(f"`quality` (={quality!r}) must be from 1 to 100.")
+        super().__init__(
+            quality=found,
+            bases=np.stack([LUMINANCE, CHROMINANCE]),
+            cosines=COSINES,
+            waves=WAVES,
+        )
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        height, width, channels = spec.shape
+        unit = UNIT if channels > 1 else SIDE
+        tall, wide = (-(-size // unit) * unit for size in (height, width))
+        small = (tall // 2, wide // 2) if channels > 1 else (1, 1)
+        strip = Spec((SIDE, wide), np.float32)
+        return (
+            Spec((tall, wide), np.float32),
+            Spec(small, np.float32),
+            Spec(small, np.float32),
+            FixedSpec((SIDE, SIDE), np.float32),
+            strip,
+            strip,
+            Spec((2, small[1]), np.float32),
         )

@@ -24,6 +24,6 @@ def test_the_catalogue_is_complete():
         SpanCorruption PadTo RandomCrop CenterCrop Pad RandomFlip Resize RandomResizedCrop Normalize ToFloat Cast
         Brightness Contrast Saturation Grayscale RandomErasing OneHot Identity Choice Channels
         CoarseDropout RandomBrightnessContrast RGBShift Sepia FancyPCA PhotometricDistort MultiplicativeNoise ShotNoise
-        ISONoise MotionBlur MedianBlur Defocus Downscale
+        ISONoise MotionBlur MedianBlur Defocus Downscale JPEGCompression
     """
     assert set(exported()) == set(wanted.split())
