@@ -110,6 +110,11 @@ def families(size: int) -> dict[str, list[Op]]:
             op(T.Grayscale),
             op(T.ChannelShuffle, 1.0),
             op(T.ChannelDrop, 1.0),
+            op(T.RandomBrightnessContrast, (0.2, 0.2), (1.4, 1.4)),
+            op(T.RGBShift, 0.3),
+            op(T.FancyPCA, 2.0),
+            op(T.Sepia),
+            op(T.PhotometricDistort, probability=1.0),
         ],
         "tones": [
             op(T.Gamma, (0.45, 0.45)),
@@ -128,6 +133,15 @@ def families(size: int) -> dict[str, list[Op]]:
             op(T.SaltPepper, 0.1),
             op(T.RandomErasing, 1.0, scale=(0.1, 0.2)),
             op(T.GridMask, 0.25),
+            op(T.CoarseDropout, 6, fill="noise"),
+            op(T.MultiplicativeNoise, (0.5, 1.5), elementwise=True),
+            op(T.ShotNoise, 12),
+            op(T.ISONoise, 0.05, 0.5),
+            op(T.MotionBlur, 9, 30),
+            op(T.Defocus, 3),
+            op(T.MedianBlur, 5),
+            op(T.Downscale, 0.25),
+            op(T.JPEGCompression, 5),
         ],
     }
 

@@ -13,7 +13,7 @@ from numba.core import config, types
 from numba.extending import intrinsic, overload
 
 from .compilation import jitable, kernel
-from .pixels import precise, saturate, whole
+from .pixels import in_range, precise, saturate, whole
 from .vectors import address_of
 from .windows import REFLECT, border
 
@@ -231,7 +231,8 @@ def blur(x: Any, shares: Any, before: Any, behind: Any, line: Any, sums: Any, ri
 def sharpen(x: Any, factor: Any, white: Any, lines: Any, sums: Any) -> None:
     """x becomes x * factor + smooth * (1 - factor), where smooth is the mean of 3 x 3 pixels, 5 of 13 the middle one.
 
-    Integers are smoothed to integers. Pixels at the border stay as they are. `lines` is two rows long, `sums` one.
+    Integers are smoothed to integers. Pixels at the border are only clipped to 0 and white. `lines` is two rows long,
+    `sums` one.
     """
     height, width, channels = x.shape
     length, inner = width * channels, (width - 2) * channels
@@ -239,7 +240,7 @@ def sharpen(x: Any, factor: Any, white: Any, lines: Any, sums: Any) -> None:
     share = precise(factor, x)
     rest = precise(1, x) - share
     four, part = precise(4, x), precise(1 / 13, x)
-    if inner <= 0:
+    if inner <= 0 or height < 3:
         return
     for i in range(height - 1):
         # Rows are overwritten, but the next one needs them as they were.
@@ -248,7 +249,12 @@ def sharpen(x: Any, factor: Any, white: Any, lines: Any, sums: Any) -> None:
         for k in range(length):
             middle[k] = row[k]
         if i == 0:
+            for k in range(length):
+                row[k] = in_range(row[k], white, x)
             continue
+        for k in range(channels):
+            row[k] = in_range(row[k], white, x)
+            row[length - channels + k] = in_range(row[length - channels + k], white, x)
         for k in range(length):
             sums[k] = precise(above[k], x) + precise(middle[k], x) + precise(below[k], x)
         left, centre, right = sums[:inner], sums[channels:], sums[2 * channels :]
@@ -258,6 +264,9 @@ def sharpen(x: Any, factor: Any, white: Any, lines: Any, sums: Any) -> None:
             total = left[k] + centre[k] + right[k] + four * value
             blended = value * share + whole(total * part, x) * rest
             target[k] = clipped(blended, white, x)
+    last = rows[height - 1]
+    for k in range(length):
+        last[k] = in_range(last[k], white, x)
 
 
 def clipped(value: Any, white: Any, like: Any) -> Any:

@@ -11,12 +11,16 @@ from .random import fold
 
 @jitable
 def cut_box(rng: Any, height: int, width: int, share: float) -> Any:
-    """(top, bottom, left, right) of a box around a random point that covers `1 - share` of an image, clipped to it."""
+    """(top, bottom, left, right) of a box around a random pixel that covers `1 - share` of an image, clipped to it.
+
+    As the code of the paper has it (Yun et al., "CutMix", 2019): the box reaches half of its truncated side to both
+    sides of its middle, so odd sides lose a pixel.
+    """
     side = np.sqrt(1.0 - share)
-    tall, wide = int(height * side), int(width * side)
+    down, across = int(height * side) // 2, int(width * side) // 2
     row, column = rng.integers(0, height), rng.integers(0, width)
-    top, bottom = max(row - tall // 2, 0), min(row + tall - tall // 2, height)
-    left, right = max(column - wide // 2, 0), min(column + wide - wide // 2, width)
+    top, bottom = max(row - down, 0), min(row + down, height)
+    left, right = max(column - across, 0), min(column + across, width)
     return top, bottom, left, right
 
 

@@ -10,10 +10,12 @@ import math
 from typing import Any
 
 import numpy as np
+from numba.core import types
+from numba.extending import overload
 
 from .compilation import jitable, kernel
 from .filters import clipped
-from .pixels import precise
+from .pixels import precise, saturate
 
 STEP = np.uint32(0x9E3779B9)
 # -2 log(1 + f) / f for f from sqrt(1/2) - 1 to sqrt(2) - 1, sin(pi y) / y and cos(pi y) in powers of y^2 up to 1/2: the
@@ -70,6 +72,48 @@ def normal_pair(bits: Any) -> Any:
     return radius * cosine, radius * sine
 
 
+def any_value(bits: Any, white: Any, like: Any) -> Any:
+    """Any value from black to white of the array `like`, each as likely as the others, from 32 random bits."""
+    if like.dtype.kind == "f":
+        return like.dtype.type(np.float32(np.int32(bits >> np.uint32(8))) * np.float32(2.0**-24))
+    return saturate(np.floor(np.float64(bits) * 2.0**-32 * (white + 1.0)), like)
+
+
+@overload(any_value)
+def _any_value(bits, white, like):
+    dtype = like.dtype
+    if dtype == types.uint8:
+        return lambda bits, white, like: np.uint8(bits >> np.uint32(24))
+    if isinstance(dtype, types.Float):
+        return lambda bits, white, like: dtype(
+            np.float32(np.int32(bits >> np.uint32(8))) * np.float32(2.0**-24)
+        )
+    return lambda bits, white, like: saturate(
+        np.floor(np.float64(bits) * 2.0**-32 * (white + 1.0)), like
+    )
+
+
+@kernel
+def fill_any(key: Any, start: Any, white: Any, out: Any) -> None:
+    """Any values from black to white: those of the indices from `start` on."""
+    first_word = np.uint32(key & np.uint64(0xFFFFFFFF))
+    second_word = np.uint32(key >> np.uint64(32))
+    for k in range(out.shape[0]):
+        out[k] = any_value(hash_index(start + k, first_word, second_word), white, out)
+
+
+@kernel
+def fill_shares(key: Any, start: Any, repeats: Any, out: Any) -> None:
+    """Uniform numbers in [0, 1), each `repeats` times: those of the indices from `start` on."""
+    first_word = np.uint32(key & np.uint64(0xFFFFFFFF))
+    second_word = np.uint32(key >> np.uint64(32))
+    for k in range(out.shape[0] // repeats):
+        bits = hash_index(start + k, first_word, second_word)
+        share = np.float32(np.int32(bits >> np.uint32(8))) * np.float32(2.0**-24)
+        for c in range(repeats):
+            out[k * repeats + c] = share
+
+
 @kernel
 def add_noise(values: Any, key: Any, mean: Any, deviation: Any, white: Any) -> None:
     """A normal number more for every value, clipped to 0 and white; those of a pair lie half of the array apart."""
@@ -96,3 +140,32 @@ def mark_pixels(key: Any, first_limit: Any, limit: Any, out: Any) -> None:
     for k in range(out.shape[0]):
         bits = np.int32(hash_index(k, first_word, second_word) >> np.uint32(8))
         out[k] = np.uint8(1 if bits < one else 2 if bits < two else 0)
+
+
+@jitable
+def draw_poisson(rng: Any, mean: Any) -> Any:
+    """A Poisson number as a float64: by inversion, or for large means by Hörmann's rejection (PTRS, 1993)."""
+    if mean < 10.0:
+        left, share, count = rng.random(), math.exp(-mean), 0.0
+        while left > share and count < 100.0:
+            left -= share
+            count += 1.0
+            share *= mean / count
+        return count
+    root = math.sqrt(mean)
+    b = 0.931 + 2.53 * root
+    a = -0.059 + 0.02483 * b
+    inverse = 1.1239 + 1.1328 / (b - 3.4)
+    easy = 0.9277 - 3.6224 / (b - 2.0)
+    while True:
+        u = rng.random() - 0.5
+        v = 1.0 - rng.random()
+        side = max(0.5 - abs(u), 1e-16)
+        count = math.floor((2.0 * a / side + b) * u + mean + 0.43)
+        if side >= 0.07 and v <= easy:
+            return count * 1.0
+        if count < 0 or (side < 0.013 and v > side):
+            continue
+        bound = math.log(v * inverse / (a / (side * side) + b))
+        if bound <= count * math.log(mean) - mean - math.lgamma(count + 1.0):
+            return count * 1.0

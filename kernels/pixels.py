@@ -139,6 +139,20 @@ def _whole(value, like):
     return lambda value, like: np.floor(value + precise(0.5, like))
 
 
+def in_range(value: Any, white: Any, like: Any) -> Any:
+    """A number from 0 to white if the array `like` is one of floats; integers are as they are."""
+    if like.dtype.kind == "f":
+        return min(max(value, precise(0, like)), precise(white, like))
+    return value
+
+
+@overload(in_range)
+def _in_range(value, white, like):
+    if isinstance(like.dtype, types.Float):
+        return lambda value, white, like: min(max(value, precise(0, like)), precise(white, like))
+    return lambda value, white, like: value
+
+
 def stored(value: Any, like: Any) -> Any:
     """A float32 as the dtype of the array `like`."""
     return saturate(value, like)

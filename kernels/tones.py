@@ -34,6 +34,12 @@ def _rounded(value, like):
     return lambda value, like: saturate(value, like)
 
 
+@jitable
+def is_alpha(k: Any, channels: Any) -> Any:
+    """Whether value `k` of a flat image, or channel `k`, is opacity and not a colour: the last of four channels."""
+    return channels == 4 and k & 3 == 3
+
+
 def split_singly(x: Any, start: Any, count: Any, planes: Any) -> None:
     """One value after the other."""
     for j in range(count):
@@ -164,6 +170,32 @@ def _merge_pixels(planes: Any, start: Any, count: Any, x: Any) -> Any:
     return merge
 
 
+@jitable
+def split_colours(x: Any, start: Any, count: Any, planes: Any) -> None:
+    """The colours of `count` pixels from `start` of an image of 3 or 4 channels, each in a row of `planes`."""
+    flat = x.reshape(-1)
+    if x.shape[2] == 4:
+        for j in range(count):
+            planes[0, j] = flat[4 * (start + j)]
+            planes[1, j] = flat[4 * (start + j) + 1]
+            planes[2, j] = flat[4 * (start + j) + 2]
+    else:
+        split_pixels(flat, start, count, planes)
+
+
+@jitable
+def merge_colours(planes: Any, start: Any, count: Any, x: Any) -> None:
+    """The rows of `planes` back as the colours of `count` pixels from `start` of an image of 3 or 4 channels."""
+    flat = x.reshape(-1)
+    if x.shape[2] == 4:
+        for j in range(count):
+            flat[4 * (start + j)] = planes[0, j]
+            flat[4 * (start + j) + 1] = planes[1, j]
+            flat[4 * (start + j) + 2] = planes[2, j]
+    else:
+        merge_pixels(planes, start, count, flat)
+
+
 def look_up(x: Any, tables: Any) -> None:
     """Every byte of an image replaced by what the table of its channel holds for it."""
     for c in range(x.shape[2]):
@@ -219,6 +251,13 @@ def _count_values(x, counts):
                 )
 
     return count_four
+
+
+@jitable
+def keeping_table(table: Any) -> None:
+    """The table that leaves every byte as it is."""
+    for value in range(256):
+        table[value] = value
 
 
 @jitable
@@ -295,6 +334,9 @@ def stretch_bytes(
     """From black to white, as Pillow stretches bytes."""
     changed = False
     for c in range(x.shape[2]):
+        if is_alpha(c, x.shape[2]):
+            keeping_table(tables[c])
+            continue
         low, high = np.float64(lows[c]), np.float64(highs[c])
         stretching_table(low, high, tables[c])
         if low < high and (low > 0 or high < 255):
@@ -311,10 +353,11 @@ def stretch_numbers(
     lines = x.reshape(height, width * channels)
     for c in range(channels):
         low, high = precise(lows[c], x), precise(highs[c], x)
+        stretched = high > low and not is_alpha(c, channels)
         for j in range(width):
-            shifts[j * channels + c] = low if high > low else precise(0, x)
+            shifts[j * channels + c] = low if stretched else precise(0, x)
             scales[j * channels + c] = (
-                precise(white, x) / (high - low) if high > low else precise(1, x)
+                precise(white, x) / (high - low) if stretched else precise(1, x)
             )
     for i in range(height):
         for k in range(width * channels):
@@ -344,14 +387,17 @@ def raise_bytes(x: Any, exponent: Any, white: Any, tables: Any) -> None:
     for value in range(256):
         power = saturate(white * math.pow(value / white, exponent), x)
         for c in range(x.shape[2]):
-            tables[c, value] = power
+            tables[c, value] = value if is_alpha(c, x.shape[2]) else power
     look_up(x, tables)
 
 
 def raise_numbers(x: Any, exponent: Any, white: Any, tables: Any) -> None:
     """Numbers to a power."""
-    flat = x.reshape(-1)
+    flat, channels = x.reshape(-1), x.shape[2]
     for k in range(flat.shape[0]):
+        # A power costs more than a branch.
+        if is_alpha(k, channels):
+            continue
         share = min(max(float(flat[k]) / white, 0.0), 1.0)
         flat[k] = saturate(white * math.pow(share, exponent), x)
 
@@ -369,23 +415,31 @@ def _raise_values(x: Any, exponent: Any, white: Any, tables: Any) -> Any:
 def keep_bits_of_bytes(x: Any, bits: Any, white: Any) -> None:
     """The upper bits."""
     flat, mask = x.reshape(-1), np.uint8((0xFF << (8 - bits)) & 0xFF)
+    channels = x.shape[2]
     for k in range(flat.shape[0]):
-        flat[k] = flat[k] & mask
+        value = flat[k]
+        flat[k] = value if is_alpha(k, channels) else np.uint8(value & mask)
 
 
 def keep_bits_of_integers(x: Any, bits: Any, white: Any) -> None:
     """The upper bits of those that white has."""
     flat, step = x.reshape(-1), precise((white + 1) / 2.0**bits, x)
+    channels = x.shape[2]
     for k in range(flat.shape[0]):
-        flat[k] = saturate(np.floor(precise(flat[k], x) / step) * step, x)
+        value = flat[k]
+        level = saturate(np.floor(precise(value, x) / step) * step, x)
+        flat[k] = value if is_alpha(k, channels) else level
 
 
 def keep_bits_of_floats(x: Any, bits: Any, white: Any) -> None:
     """Levels of equal height, of which the lowest is black."""
     flat, levels = x.reshape(-1), precise(2.0**bits, x)
     none, most = precise(0, x), levels - precise(1, x)
+    channels = x.shape[2]
     for k in range(flat.shape[0]):
-        flat[k] = min(max(np.floor(flat[k] * levels), none), most) / levels
+        value = flat[k]
+        level = min(max(np.floor(value * levels), none), most) / levels
+        flat[k] = value if is_alpha(k, channels) else level
 
 
 def keep_bits(x: Any, bits: int, white: Any) -> None:

@@ -8,6 +8,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 from numba.core import config
+from scipy import fft
 
 from loaderx.kernels import noise, passes, samples, windows
 from loaderx.kernels.distributions import Draws
@@ -439,8 +440,8 @@ def cut_box(rng, height, width, share):
     side = math.sqrt(1 - share)
     tall, wide = math.floor(height * side), math.floor(width * side)
     row, column = int(rng.integers(0, height)), int(rng.integers(0, width))
-    rows = np.clip([row - tall // 2, row - tall // 2 + tall], 0, height)
-    columns = np.clip([column - wide // 2, column - wide // 2 + wide], 0, width)
+    rows = np.clip([row - tall // 2, row + tall // 2], 0, height)
+    columns = np.clip([column - wide // 2, column + wide // 2], 0, width)
     return (*rows.tolist(), *columns.tolist())
 
 
@@ -1019,6 +1020,32 @@ def blur(x, shares, before, behind, line, sums, ring):
         store_values(values.reshape(-1), x.reshape(-1))
 
 
+def mean_of_runs(x, rows, begins, ends, radius, share, totals, sums):
+    height, width, _ = x.shape
+    total = np.zeros(x.shape)
+    for row, begin, end in zip(rows, begins, ends, strict=True):
+        for column in range(begin, end):
+            down = mirrored(np.arange(height) + row, height)
+            total += x[np.ix_(down, mirrored(np.arange(width) + column, width))]
+    store_values((total * share).reshape(-1), x.reshape(-1))
+
+
+def median_of_square(x, side, network, ring, values):
+    radius = side // 2
+    padded = np.pad(x, [(radius, radius), (radius, radius), (0, 0)], mode="edge")
+    squares = np.lib.stride_tricks.sliding_window_view(padded, (side, side), axis=(0, 1))
+    x[...] = np.median(squares, axis=(3, 4))
+
+
+def quantise_blocks(plane, table, cosines, waves, strip, other):
+    """By the transform of SciPy, in float64."""
+    for top, left in itertools.product(*(range(0, size, 8) for size in plane.shape)):
+        block = plane[top : top + 8, left : left + 8]
+        levels = fft.dctn(block.astype(np.float64), norm="ortho") / table
+        levels = np.sign(levels) * np.floor(np.abs(levels) + 0.5)
+        block[...] = np.clip(np.floor(fft.idctn(levels * table, norm="ortho") + 0.5), -128, 127)
+
+
 def clipped(values, white, like):
     """From 0 to white, rounded half up in the precision of the calculation."""
     inside = np.clip(values, 0, values.dtype.type(white))
@@ -1036,6 +1063,8 @@ def sharpen(x, factor, white, lines, sums):
     if x.dtype.kind != "f":
         smooth = np.floor(smooth + precision(0.5))
     share = precision(factor)
+    if x.dtype.kind == "f":
+        x[...] = np.clip(values, 0, precision(white))
     x[1:-1, 1:-1] = clipped(middle * share + smooth * (precision(1) - share), white, x)
 
 
@@ -1127,6 +1156,19 @@ def add_noise(values, key, mean, deviation, white):
 def mark_pixels(key, first_limit, limit, out):
     bits = hash_index(len(out), key) >> np.uint64(8)
     out[:] = np.where(bits < first_limit, 1, np.where(bits < limit, 2, 0))
+
+
+def fill_any(key, start, white, out):
+    bits = hash_index(start + len(out), key)[start:]
+    if out.dtype.kind == "f":
+        out[:] = (bits >> np.uint64(8)).astype(np.float64) / 2**24
+    else:
+        out[:] = [int(number) * int(white + 1) >> 32 for number in bits]
+
+
+def fill_shares(key, start, repeats, out):
+    bits = hash_index(start + len(out) // repeats, key)[start:]
+    out[:] = np.repeat((bits >> np.uint64(8)).astype(np.float64) / 2**24, repeats)
 
 
 def fill_normals(key, out):

@@ -73,6 +73,11 @@ COLOURS = (
     T.Invert(0.5),
     T.Posterize(),
     T.Solarize(),
+    T.FancyPCA(),
+    T.PhotometricDistort(),
+    T.RGBShift(),
+    T.RandomBrightnessContrast(),
+    T.Sepia(),
 )
 FILTERS = (
     T.CLAHE(),
@@ -81,6 +86,15 @@ FILTERS = (
     T.GaussianNoise(),
     T.GridMask(),
     T.SaltPepper(),
+    T.ISONoise(),
+    T.MultiplicativeNoise(),
+    T.ShotNoise(),
+    T.CoarseDropout(),
+    T.Defocus(),
+    T.MedianBlur(),
+    T.MotionBlur(),
+    T.Downscale(),
+    T.JPEGCompression(),
 )
 POLICIES = (
     T.RandAugment(),

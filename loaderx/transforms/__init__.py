@@ -3,6 +3,9 @@
 from .amounts import Choice as Choice
 from .authoring import transform as transform
 from .base import Transform as Transform
+from .blurs import Defocus as Defocus
+from .blurs import MedianBlur as MedianBlur
+from .blurs import MotionBlur as MotionBlur
 from .channels import Channels as Channels
 from .colour import Brightness as Brightness
 from .colour import ChannelDrop as ChannelDrop
@@ -16,6 +19,9 @@ from .colour import Saturation as Saturation
 from .combinators import Maybe as Maybe
 from .combinators import OneOf as OneOf
 from .combinators import Sequence as Sequence
+from .degrade import Downscale as Downscale
+from .degrade import JPEGCompression as JPEGCompression
+from .dropout import CoarseDropout as CoarseDropout
 from .elastic import ElasticDeform as ElasticDeform
 from .filters import CLAHE as CLAHE
 from .filters import GaussianBlur as GaussianBlur
@@ -33,7 +39,15 @@ from .mix import CutMix as CutMix
 from .mix import MixUp as MixUp
 from .noise import GaussianNoise as GaussianNoise
 from .noise import GridMask as GridMask
+from .noise import ISONoise as ISONoise
+from .noise import MultiplicativeNoise as MultiplicativeNoise
 from .noise import SaltPepper as SaltPepper
+from .noise import ShotNoise as ShotNoise
+from .photometric import FancyPCA as FancyPCA
+from .photometric import PhotometricDistort as PhotometricDistort
+from .photometric import RandomBrightnessContrast as RandomBrightnessContrast
+from .photometric import RGBShift as RGBShift
+from .photometric import Sepia as Sepia
 from .policies import AugMix as AugMix
 from .policies import AutoAugment as AutoAugment
 from .policies import RandAugment as RandAugment

@@ -1,4 +1,8 @@
-"""Brightness, contrast, saturation, hue, channels, grey, erasing: in place on an image of uint8 or floats."""
+"""Brightness, contrast, saturation, hue, channels, grey, erasing: in place on an image of uint8 or floats.
+
+Of four channels the last is opacity (alpha), which ops on colours leave as it is. A grey image has no colours: what
+changes only these leaves it as it is.
+"""
 
 import math
 from typing import Any
@@ -7,13 +11,21 @@ import numpy as np
 
 from loaderx.errors import ArgumentError
 from loaderx.kernels.compilation import jitable
-from loaderx.kernels.pixels import luminance, precise, saturate
-from loaderx.kernels.tones import BLOCK, merge_pixels, rounded, split_pixels
+from loaderx.kernels.distributions import next_bits
+from loaderx.kernels.pixels import in_range, luminance, precise, saturate
+from loaderx.kernels.tones import (
+    BLOCK,
+    is_alpha,
+    merge_colours,
+    rounded,
+    split_colours,
+)
 from loaderx.kernels.vectors import reorder_threes
 from loaderx.spec import Spec
 
 from .amounts import Amount, draw_amount, factors, spread
-from .base import between, finite, is_integer, positive_range
+from .base import between, finite, image_shape, is_integer, positive_range
+from .dropout import Fill, check_fill, count_range, draw_count, fill_box, fill_values
 from .image import ImageTransform
 from .sample import FixedSpec
 
@@ -24,10 +36,12 @@ ROWS = 256
 @jitable
 def brighten(x: Any, factor: Any, white: float) -> None:
     """Towards black, or away from it."""
-    most = precise(white, x)
-    flat = x.reshape(-1)
+    least, most = precise(0, x), precise(white, x)
+    flat, channels = x.reshape(-1), x.shape[2]
     for k in range(flat.shape[0]):
-        flat[k] = rounded(min(precise(flat[k], x) * factor, most), x)
+        value = flat[k]
+        changed = rounded(min(max(precise(value, x) * factor, least), most), x)
+        flat[k] = value if is_alpha(k, channels) else changed
 
 
 def brightness(x: Any, rng: Any, amount: Any, white: float) -> None:
@@ -58,14 +72,14 @@ def mean_grey(x: Any, columns: Any) -> Any:
             for k in range(width * channels):
                 columns[k] += lines[i, k]
         for j in range(width):
-            if channels == 3:
-                red += columns[3 * j]
-                green += columns[3 * j + 1]
-                blue += columns[3 * j + 2]
+            if 3 <= channels <= 4:
+                red += columns[j * channels]
+                green += columns[j * channels + 1]
+                blue += columns[j * channels + 2]
             else:
                 for c in range(channels):
                     red += columns[j * channels + c]
-    total = luminance(red, green, blue) if channels == 3 else red / channels
+    total = luminance(red, green, blue) if 3 <= channels <= 4 else red / channels
     return precise(total / (height * width), x)
 
 
@@ -74,9 +88,11 @@ def stretch(x: Any, factor: Any, white: float, columns: Any) -> None:
     """Towards the mean grey, or away from it."""
     rest = mean_grey(x, columns) * (precise(1, x) - factor)
     least, most = precise(0, x), precise(white, x)
-    flat = x.reshape(-1)
+    flat, channels = x.reshape(-1), x.shape[2]
     for k in range(flat.shape[0]):
-        flat[k] = rounded(min(max(precise(flat[k], x) * factor + rest, least), most), x)
+        value = flat[k]
+        changed = rounded(min(max(precise(value, x) * factor + rest, least), most), x)
+        flat[k] = value if is_alpha(k, channels) else changed
 
 
 def contrast(x: Any, rng: Any, amount: Any, white: float, columns: Any) -> None:
@@ -84,13 +100,13 @@ def contrast(x: Any, rng: Any, amount: Any, white: float, columns: Any) -> None:
     stretch(x, precise(draw_amount(rng, amount), x), white, columns)
 
 
-def _columns(spec: Spec) -> Spec:
+def columns_space(spec: Spec) -> Spec:
     """Sums of columns, exact for uint8."""
     dtype = np.uint16 if spec.dtype == np.uint8 else np.float64
     return Spec((math.prod(spec.shape[1:]),), dtype)
 
 
-def _planes(spec: Spec) -> Spec:
+def planes_space(spec: Spec) -> Spec:
     """The channels of a block of pixels."""
     return FixedSpec((3, BLOCK), spec.dtype)
 
@@ -104,7 +120,7 @@ class Contrast(ImageTransform):
         super().__init__(amount=factors("amount", amount))
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        return (_columns(spec),)
+        return (columns_space(spec),)
 
 
 @jitable
@@ -112,21 +128,22 @@ def saturate_colours(x: Any, factor: Any, white: float, planes: Any) -> None:
     """Towards the grey of each pixel, or away from it."""
     rest = precise(1, x) - factor
     least, most = precise(0, x), precise(white, x)
-    flat, pixels = x.reshape(-1), x.shape[0] * x.shape[1]
+    pixels = x.shape[0] * x.shape[1] if x.shape[2] > 1 else 0
     for start in range(0, pixels, BLOCK):
         count = min(BLOCK, pixels - start)
-        split_pixels(flat, start, count, planes)
+        split_colours(x, start, count, planes)
         for j in range(BLOCK):
-            red, green, blue = _colours(planes, j)
+            red, green, blue = colours_at(planes, j)
             grey = rest * luminance(red, green, blue)
             planes[0, j] = rounded(min(max(red * factor + grey, least), most), x)
             planes[1, j] = rounded(min(max(green * factor + grey, least), most), x)
             planes[2, j] = rounded(min(max(blue * factor + grey, least), most), x)
-        merge_pixels(planes, start, count, flat)
+        merge_colours(planes, start, count, x)
 
 
 @jitable
-def _colours(planes: Any, j: int) -> Any:
+def colours_at(planes: Any, j: int) -> Any:
+    """Red, green and blue of a pixel of a block."""
     return (
         precise(planes[0, j], planes),
         precise(planes[1, j], planes),
@@ -143,27 +160,29 @@ class Saturation(ImageTransform):
     """Away from the grey of each pixel by a factor from 1 - amount to 1 + amount, or from a range of factors."""
 
     function = staticmethod(saturation)
-    colour = True
+    accepted_channels = (1, 3, 4)
 
     def __init__(self, amount: Amount) -> None:
         super().__init__(amount=factors("amount", amount))
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        return (_planes(spec),)
+        return (planes_space(spec),)
 
 
 @jitable
-def turn_hue(x: Any, turn: Any, planes: Any) -> None:
+def turn_hue(x: Any, turn: Any, white: float, planes: Any) -> None:
     """Along the circle of colours, whose length is 1; lightest and darkest channel keep their values."""
     shift = precise(6 * turn, x)
     none, two, three = precise(0, x), precise(2, x), precise(3, x)
     four, six = precise(4, x), precise(6, x)
-    flat, pixels = x.reshape(-1), x.shape[0] * x.shape[1]
+    pixels = x.shape[0] * x.shape[1] if x.shape[2] > 1 else 0
     for start in range(0, pixels, BLOCK):
         count = min(BLOCK, pixels - start)
-        split_pixels(flat, start, count, planes)
+        split_colours(x, start, count, planes)
         for j in range(BLOCK):
-            red, green, blue = _colours(planes, j)
+            red, green, blue = colours_at(planes, j)
+            red, green = in_range(red, white, x), in_range(green, white, x)
+            blue = in_range(blue, white, x)
             top, bottom = max(red, green, blue), min(red, green, blue)
             chroma = top - bottom
             # The place on the circle from 0 to 6, times the chroma: nothing is divided, and grey needs no exception.
@@ -180,28 +199,27 @@ def turn_hue(x: Any, turn: Any, planes: Any) -> None:
             planes[0, j] = rounded(bottom + red, x)
             planes[1, j] = rounded(bottom + green, x)
             planes[2, j] = rounded(bottom + blue, x)
-        merge_pixels(planes, start, count, flat)
+        merge_colours(planes, start, count, x)
 
 
 def hue(x: Any, rng: Any, amount: Any, white: float, planes: Any) -> None:
     """A turn of the circle of colours."""
     turn = draw_amount(rng, amount)
     if turn != 0:
-        turn_hue(x, turn, planes)
+        turn_hue(x, turn, white, planes)
 
 
 class Hue(ImageTransform):
     """Colours turned along their circle by -amount to amount of it, or by a range; half of it is the most."""
 
     function = staticmethod(hue)
-    clips = False
-    colour = True
+    accepted_channels = (1, 3, 4)
 
     def __init__(self, amount: Amount) -> None:
         super().__init__(amount=spread("amount", amount, most=0.5))
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        return (_planes(spec),)
+        return (planes_space(spec),)
 
 
 def color_jitter(
@@ -238,14 +256,14 @@ def color_jitter(
         else:
             turn = draw_amount(rng, hue)
             if turn != 0:
-                turn_hue(x, turn, planes)
+                turn_hue(x, turn, white, planes)
 
 
 class ColorJitter(ImageTransform):
     """Brightness, Contrast, Saturation and Hue of these amounts, in an order that is drawn for every image."""
 
     function = staticmethod(color_jitter)
-    colour = True
+    accepted_channels = (1, 3, 4)
 
     def __init__(
         self,
@@ -262,24 +280,24 @@ class ColorJitter(ImageTransform):
         )
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        return _columns(spec), _planes(spec), Spec((4,), np.int64)
+        return columns_space(spec), planes_space(spec), Spec((4,), np.int64)
 
 
 def grayscale(x: Any, rng: Any, probability: float, white: float, planes: Any) -> None:
     """All channels become the grey of the pixel."""
     if rng.random() >= probability:
         return
-    flat, pixels = x.reshape(-1), x.shape[0] * x.shape[1]
+    pixels = x.shape[0] * x.shape[1] if x.shape[2] > 1 else 0
     for start in range(0, pixels, BLOCK):
         count = min(BLOCK, pixels - start)
-        split_pixels(flat, start, count, planes)
+        split_colours(x, start, count, planes)
         for j in range(BLOCK):
-            red, green, blue = _colours(planes, j)
+            red, green, blue = colours_at(planes, j)
             grey = rounded(luminance(red, green, blue), x)
             planes[0, j] = grey
             planes[1, j] = grey
             planes[2, j] = grey
-        merge_pixels(planes, start, count, flat)
+        merge_colours(planes, start, count, x)
 
 
 class Grayscale(ImageTransform):
@@ -287,13 +305,32 @@ class Grayscale(ImageTransform):
 
     function = staticmethod(grayscale)
     clips = False
-    colour = True
+    accepted_channels = (1, 3, 4)
 
     def __init__(self, probability: float = 1.0) -> None:
         super().__init__(probability=between("probability", probability, 0, 1))
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        return (_planes(spec),)
+        return (planes_space(spec),)
+
+
+@jitable
+def shuffle_channels(x: Any, rng: Any, shuffled: Any, order: Any, pixel: Any) -> None:
+    """The first `shuffled` channels in a random order."""
+    channels = x.shape[2]
+    for c in range(shuffled):
+        order[c] = c
+    for c in range(shuffled - 1):
+        other = rng.integers(c, shuffled)
+        order[c], order[other] = order[other], order[c]
+    flat, first = x.reshape(-1), 0
+    if channels == 3:
+        first = reorder_threes(flat, order[0], order[1])
+    for j in range(first, x.shape[0] * x.shape[1]):
+        for c in range(shuffled):
+            pixel[c] = flat[j * channels + c]
+        for c in range(shuffled):
+            flat[j * channels + c] = pixel[order[c]]
 
 
 def channel_shuffle(
@@ -302,20 +339,7 @@ def channel_shuffle(
     """Channels in a random order."""
     if rng.random() >= probability:
         return
-    channels = x.shape[2]
-    for c in range(channels):
-        order[c] = c
-    for c in range(channels - 1):
-        other = rng.integers(c, channels)
-        order[c], order[other] = order[other], order[c]
-    flat, first = x.reshape(-1), 0
-    if channels == 3:
-        first = reorder_threes(flat, order[0], order[1])
-    for j in range(first, x.shape[0] * x.shape[1]):
-        for c in range(channels):
-            pixel[c] = flat[j * channels + c]
-        for c in range(channels):
-            flat[j * channels + c] = pixel[order[c]]
+    shuffle_channels(x, rng, x.shape[2], order, pixel)
 
 
 class ChannelShuffle(ImageTransform):
@@ -392,7 +416,7 @@ class ChannelDrop(ImageTransform):
 
     def output(self, spec: Spec) -> Spec:
         super().output(spec)
-        if self._channels >= spec.shape[2]:
+        if self._channels >= image_shape(spec, self.name)[2]:
             raise ArgumentError(
                 f"{self.name}: `channels` (={self._channels}) must be fewer than the image has; the input is {spec}."
             )
@@ -414,13 +438,31 @@ def random_erasing(
     scale_high: float,
     ratio_low: float,
     ratio_high: float,
-    value: float,
+    fewest: int,
+    most: int,
+    values: Any,
     white: float,
 ) -> None:
-    """A rectangle of one value; nothing after ten that do not fit."""
-    height, width, channels = x.shape
+    """Rectangles of a value or of noise; for each of them nothing after ten that do not fit."""
     if rng.random() >= probability:
         return
+    for _ in range(draw_count(rng, fewest, most)):
+        erase(x, rng, scale_low, scale_high, ratio_low, ratio_high, values, white)
+
+
+@jitable
+def erase(
+    x: Any,
+    rng: Any,
+    scale_low: float,
+    scale_high: float,
+    ratio_low: float,
+    ratio_high: float,
+    values: Any,
+    white: float,
+) -> None:
+    """A rectangle of a value or of noise; nothing after ten that do not fit."""
+    height, width, _ = x.shape
     for _ in range(10):
         area = height * width * rng.uniform(scale_low, scale_high)
         aspect = math.exp(rng.uniform(math.log(ratio_low), math.log(ratio_high)))
@@ -428,17 +470,17 @@ def random_erasing(
         if 0 < down < height and 0 < across < width:
             top = rng.integers(0, height - down + 1)
             left = rng.integers(0, width - across + 1)
-            erased = saturate(value, x)
-            lines = x.reshape(height, width * channels)
-            for i in range(top, top + down):
-                part = lines[i, left * channels : (left + across) * channels]
-                for k in range(part.shape[0]):
-                    part[k] = erased
+            key = next_bits(rng) if len(values) == 0 else np.uint64(0)
+            fill_box(x, top, top + down, left, left + across, values, key, white)
             return
 
 
 class RandomErasing(ImageTransform):
-    """With `probability`, a rectangle of an area and ratio within `scale` and `ratio` becomes `value`."""
+    """With `probability`, a rectangle of an area and ratio within `scale` and `ratio` becomes `value`.
+
+    `value` is a number, one for each channel, or "noise": any value from black to white, another one for every value.
+    `holes` is how many rectangles there are, a number or a range to draw from.
+    """
 
     function = staticmethod(random_erasing)
     clips = False
@@ -449,15 +491,25 @@ class RandomErasing(ImageTransform):
         *,
         scale: tuple[float, float] = (0.02, 0.33),
         ratio: tuple[float, float] = (0.3, 3.3),
-        value: float = 0.0,
+        value: Fill = 0.0,
+        holes: int | tuple[int, int] = 1,
     ) -> None:
         scale_low, scale_high = positive_range("scale", scale, 1)
         ratio_low, ratio_high = positive_range("ratio", ratio)
+        fewest, most = count_range("holes", holes)
+        self._values = fill_values("value", value)
         super().__init__(
             probability=between("probability", probability, 0, 1),
             scale_low=scale_low,
             scale_high=scale_high,
             ratio_low=ratio_low,
             ratio_high=ratio_high,
-            value=finite("value", value),
+            fewest=fewest,
+            most=most,
+            values=self._values,
         )
+
+    def output(self, spec: Spec) -> Spec:
+        super().output(spec)
+        check_fill(self.name, "value", self._values, spec)
+        return spec

@@ -10,7 +10,7 @@ from loaderx.kernels.filters import BLOCK_BYTES, apply_curves, blur, clipped, sh
 from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount, factors
-from .base import is_integer, pair
+from .base import image_shape, is_integer, pair
 from .image import ImageTransform
 
 # Up to here the result is less than 1 away: 0.5 by rounding, 2 * radius * 255 / 65536 by the shares of both passes,
@@ -177,7 +177,7 @@ class CLAHE(ImageTransform):
 
     def output(self, spec: Spec) -> Spec:
         super().output(spec)
-        if spec.dtype != np.uint8 or spec.shape[2] not in (1, 3):
+        if spec.dtype != np.uint8 or image_shape(spec, self.name)[2] not in (1, 3):
             raise ArgumentError(f"{self.name} takes uint8 images of 1 or 3 channels, not {spec}.")
         return spec
 

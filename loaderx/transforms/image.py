@@ -1,26 +1,42 @@
 """Ops that change the values of an image where they are: uint8, or floats from 0 to 1."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
 
 from .base import Parameter, Transform, image_shape
 from .sample import SampleTransform
+from .step import Call, Step
 from .values import check_numbers, full_scale
+
+if TYPE_CHECKING:
+    from loaderx.compiler.table import TableBuilder
 
 # Floats from 0 to 1 may be a little above 1 where something sharpened them.
 BRIGHTEST = 1.5
 
 
+def with_channels(spec: Spec) -> Spec:
+    """Return a grey image of (height, width) as one of (height, width, 1), which has the same bytes."""
+    return Spec((*spec.shape, 1), spec.dtype) if len(spec.shape) == 2 else spec
+
+
 class ImageTransform(SampleTransform):
-    """In place on (height, width, channels); behind its own parameters stands `white`, the value of white."""
+    """In-place op on (height, width, channels) or (height, width); its last parameter is `white`, the value of white.
+
+    The compiled function gets (height, width) as one channel. Of four channels the last is opacity (alpha), which ops
+    on colours leave as it is.
+    """
 
     in_place = True
     takes_rng = True
     takes_images = True
-    colour = False
+    # The numbers of channels that it accepts; None for any number.
+    accepted_channels: tuple[int, ...] | None = None
     # Whether floats outside of 0 to 1 come out as others than they should.
     clips = True
 
@@ -30,13 +46,29 @@ class ImageTransform(SampleTransform):
     def output(self, spec: Spec) -> Spec:
         _, _, channels = image_shape(spec, self.name)
         check_numbers(spec, self.name)
-        if len(spec.shape) != 3:
+        accepted = self.accepted_channels
+        if accepted is not None and channels not in accepted:
+            *most, last = map(str, accepted)
             raise ArgumentError(
-                f"{self.name} takes images of shape (height, width, channels), not {spec}."
+                f"{self.name} takes images of {', '.join(most)} or {last} channels, not {spec}."
             )
-        if self.colour and channels != 3:
-            raise ArgumentError(f"{self.name} takes images of 3 channels, not {spec}.")
         return spec
+
+    def write(self, table: "TableBuilder", group: list[Step], x: int, out: int, spec: Spec) -> None:
+        super().write(table, group, x, out, with_channels(spec))
+
+    def interpret(self, step: Step, spec: Spec, compiled: Any) -> Call:
+        image = with_channels(spec)
+        call = super().interpret(step, image, compiled)
+        if image == spec:
+            return call
+
+        def call_grey(
+            x: NDArray[Any], position: int, length: int, turns: tuple[int, ...]
+        ) -> NDArray[Any]:
+            return call(x.reshape(image.shape), position, length, turns).reshape(spec.shape)
+
+        return call_grey
 
     def caution(self, spec: Spec, largest: Callable[[], float]) -> str | None:
         if not self.clips or spec.dtype.kind != "f":

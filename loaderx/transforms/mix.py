@@ -69,9 +69,10 @@ class MixUp(MixTransform):
 class CutMix(MixTransform):
     """A part of the partner in the sample, and labels mixed by the share of it; the entry's first field decides.
 
-    In an image of (height, width, channels) it is a box, in a time series of (time,) or (time, channels) a stretch of
-    time. It is pasted into all fields of the same height and width, or of the same time, which is the first axis: a
-    label of as many classes as a series has moments is taken for a series.
+    In an image of (height, width, channels) it is a box, drawn and clipped as in the code of the paper (Yun et al.,
+    2019). In a time series of (time,) or (time, channels) it is a stretch of time. It is pasted into all fields of the
+    same height and width, or of the same time, which is the first axis: a label of as many classes as a series has
+    moments is taken for a series.
     """
 
     spatial = True

@@ -1,12 +1,20 @@
 """Noise and holes: what hides parts of an image; in place."""
 
+import math
 from typing import Any
 
 import numpy as np
 
+from loaderx.kernels.compilation import jitable
 from loaderx.kernels.distributions import next_bits
-from loaderx.kernels.noise import add_noise, mark_pixels
-from loaderx.kernels.pixels import saturate
+from loaderx.kernels.noise import (
+    add_noise,
+    draw_poisson,
+    fill_shares,
+    mark_pixels,
+)
+from loaderx.kernels.pixels import precise, saturate
+from loaderx.kernels.tones import is_alpha, rounded
 from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount
@@ -60,6 +68,182 @@ class SaltPepper(ImageTransform):
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return (Spec(spec.shape[:2], np.uint8),)
+
+
+@jitable
+def amount_at(share: Any, values: Any) -> Any:
+    """The number at a share from 0 to 1 of a range or a choice: what `draw_amount` draws, without a generator."""
+    if len(values) == 1:
+        return values[0]
+    if len(values) == 2:
+        return values[0] + (values[1] - values[0]) * share
+    return values[min(int(share * len(values)), len(values) - 1)]
+
+
+def multiplicative_noise(
+    x: Any,
+    rng: Any,
+    multiplier: Any,
+    per_channel: bool,
+    elementwise: bool,
+    white: float,
+    scales: Any,
+) -> None:
+    """Times a factor for the image, for each channel, for each pixel, or for each value."""
+    height, width, channels = x.shape
+    lines, length = x.reshape(height, width * channels), width * channels
+    least, most = precise(0, x), precise(white, x)
+    key = next_bits(rng)
+    if not elementwise:
+        factor = draw_amount(rng, multiplier)
+        for c in range(channels):
+            if per_channel and c > 0:
+                factor = draw_amount(rng, multiplier)
+            for j in range(width):
+                scales[j * channels + c] = factor
+    for i in range(height):
+        if elementwise:
+            repeats = 1 if per_channel else channels
+            fill_shares(key, i * (length // repeats), repeats, scales)
+            for k in range(length):
+                scales[k] = amount_at(scales[k], multiplier)
+        for k in range(length):
+            value = lines[i, k]
+            changed = rounded(min(max(precise(value, x) * scales[k], least), most), x)
+            lines[i, k] = value if is_alpha(k, channels) else changed
+
+
+class MultiplicativeNoise(ImageTransform):
+    """Times a factor from a range (Albumentations' MultiplicativeNoise): one for the image, or more; clipped.
+
+    With `per_channel` there is a factor for each channel, with `elementwise` one for each pixel, and with both one for
+    each value. Of four channels the last is opacity (alpha) and stays as it is.
+    """
+
+    function = staticmethod(multiplicative_noise)
+
+    def __init__(
+        self,
+        multiplier: Amount = (0.9, 1.1),
+        *,
+        per_channel: bool = False,
+        elementwise: bool = False,
+    ) -> None:
+        super().__init__(
+            multiplier=amounts("multiplier", multiplier, 0.0),
+            per_channel=bool(per_channel),
+            elementwise=bool(elementwise),
+        )
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        number = np.float32 if np.can_cast(spec.dtype, np.float32) else np.float64
+        return (Spec((spec.shape[1] * spec.shape[2],), number),)
+
+
+def shot_noise(x: Any, rng: Any, photons: Any, white: float) -> None:
+    """Photons counted instead of their mean."""
+    peak = draw_amount(rng, photons)
+    if peak <= 0.0:
+        return
+    flat, channels = x.reshape(-1), x.shape[2]
+    to_photons, to_value = peak / white, white / peak
+    for k in range(flat.shape[0]):
+        # A number costs more than a branch.
+        if is_alpha(k, channels):
+            continue
+        mean = min(max(np.float64(flat[k]), 0.0), white) * to_photons
+        flat[k] = saturate(min(draw_poisson(rng, mean) * to_value, white), x)
+
+
+class ShotNoise(ImageTransform):
+    """Poisson noise of a sensor that counts `photons` in a white value; the fewer, the more noise; clipped.
+
+    A value v from 0 to 1 becomes Poisson(v * photons) / photons: the mean is v, the variance v / photons. It is
+    shot_noise of ImageNet-C (Hendrycks and Dietterich, 2019), whose severities are 60, 25, 12, 5 and 3 photons;
+    Albumentations' ShotNoise does the same to the light that pixels with a gamma of 2.2 stand for. 0 photons are no
+    noise. Of four channels the last is opacity (alpha) and stays as it is.
+    """
+
+    function = staticmethod(shot_noise)
+
+    def __init__(self, photons: Amount = (12.0, 60.0)) -> None:
+        super().__init__(photons=amounts("photons", photons, 0.0, 1e9))
+
+
+def iso_noise(x: Any, rng: Any, color_shift: Any, intensity: Any, white: float) -> None:
+    """Hue and lightness of every pixel by chance."""
+    height, width, channels = x.shape
+    flat, pixels = x.reshape(-1), height * width
+    shift, strength = draw_amount(rng, color_shift), draw_amount(rng, intensity)
+    if strength <= 0.0:
+        return
+    total, squares = 0.0, 0.0
+    for j in range(pixels):
+        red, green, blue = _shares(flat, j * channels, white)
+        light = (max(red, green, blue) + min(red, green, blue)) / 2
+        total += light
+        squares += light * light
+    mean = total / pixels
+    grain = math.sqrt(max(squares / pixels - mean * mean, 0.0)) * strength * 255.0
+    for j in range(pixels):
+        red, green, blue = _shares(flat, j * channels, white)
+        more = draw_poisson(rng, grain) / 255.0
+        turn = 6.0 * shift * strength * rng.standard_normal()
+        red, green, blue = _noisy_colour(red, green, blue, turn, more)
+        flat[j * channels] = saturate(min(max(red, 0.0), 1.0) * white, x)
+        flat[j * channels + 1] = saturate(min(max(green, 0.0), 1.0) * white, x)
+        flat[j * channels + 2] = saturate(min(max(blue, 0.0), 1.0) * white, x)
+
+
+@jitable
+def _shares(flat: Any, at: Any, white: Any) -> Any:
+    return (
+        min(max(np.float64(flat[at]) / white, 0.0), 1.0),
+        min(max(np.float64(flat[at + 1]) / white, 0.0), 1.0),
+        min(max(np.float64(flat[at + 2]) / white, 0.0), 1.0),
+    )
+
+
+@jitable
+def _noisy_colour(red: Any, green: Any, blue: Any, turn: Any, more: Any) -> Any:
+    """A colour in HLS: its hue turned by sixths of the circle, its lightness nearer to white by a share, and back."""
+    top, bottom = max(red, green, blue), min(red, green, blue)
+    chroma, light = top - bottom, (top + bottom) / 2
+    lighter = min(light + more * (1.0 - light), 1.0)
+    if chroma <= 0.0:
+        return lighter, lighter, lighter
+    if red == top:
+        place = (green - blue) / chroma
+    elif green == top:
+        place = 2.0 + (blue - red) / chroma
+    else:
+        place = 4.0 + (red - green) / chroma
+    place += turn
+    place -= 6.0 * math.floor(place / 6.0)
+    wide = chroma / (1.0 - abs(2.0 * light - 1.0)) * (1.0 - abs(2.0 * lighter - 1.0))
+    low = lighter - wide / 2
+    return (
+        low + wide * min(max(abs(place - 3.0) - 1.0, 0.0), 1.0),
+        low + wide * min(max(2.0 - abs(place - 2.0), 0.0), 1.0),
+        low + wide * min(max(2.0 - abs(place - 4.0), 0.0), 1.0),
+    )
+
+
+class ISONoise(ImageTransform):
+    """Noise of a camera in the dark: Poisson in lightness, normal in hue (Albumentations' ISONoise); clipped.
+
+    In HLS, with the deviation of the lightness s: it moves towards white by Poisson(255 s intensity) / 255 of what is
+    left, and the hue turns by a normal number of deviation color_shift * intensity, in turns of the circle.
+    """
+
+    function = staticmethod(iso_noise)
+    accepted_channels = (3, 4)
+
+    def __init__(self, color_shift: Amount = (0.01, 0.05), intensity: Amount = (0.1, 0.5)) -> None:
+        super().__init__(
+            color_shift=amounts("color_shift", color_shift, 0.0),
+            intensity=amounts("intensity", intensity, 0.0),
+        )
 
 
 def grid_mask(x: Any, rng: Any, period: Any, keep: Any, fill: float, white: float) -> None:

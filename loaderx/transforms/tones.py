@@ -1,4 +1,7 @@
-"""Gamma, solarize, posterize, invert, contrast and histogram to the full range: every value by itself, in place."""
+"""Gamma, solarize, posterize, invert, contrast and histogram to the full range: every value by itself, in place.
+
+Of four channels the last is opacity (alpha) and stays as it is.
+"""
 
 from typing import Any
 
@@ -11,7 +14,9 @@ from loaderx.kernels.tones import (
     equalizing_table,
     find_extremes,
     inverted,
+    is_alpha,
     keep_bits,
+    keeping_table,
     look_up,
     raise_values,
     stretch_channels,
@@ -52,10 +57,11 @@ class Gamma(ImageTransform):
 def solarize(x: Any, rng: Any, share: Any, white: float) -> None:
     """What is light is inverted."""
     limit = threshold(draw_amount(rng, share) * white, x)
-    flat = x.reshape(-1)
+    flat, channels = x.reshape(-1), x.shape[2]
     for k in range(flat.shape[0]):
         value = flat[k]
-        flat[k] = inverted(value, white, x) if value >= limit else value
+        changed = value >= limit and not is_alpha(k, channels)
+        flat[k] = inverted(value, white, x) if changed else value
 
 
 class Solarize(ImageTransform):
@@ -96,9 +102,10 @@ class Posterize(ImageTransform):
 def invert(x: Any, rng: Any, probability: float, white: float) -> None:
     """White without the image."""
     if rng.random() < probability:
-        flat = x.reshape(-1)
+        flat, channels = x.reshape(-1), x.shape[2]
         for k in range(flat.shape[0]):
-            flat[k] = inverted(flat[k], white, x)
+            value = flat[k]
+            flat[k] = value if is_alpha(k, channels) else inverted(value, white, x)
 
 
 class Invert(ImageTransform):
@@ -157,7 +164,10 @@ def equalize(x: Any, rng: Any, probability: float, white: float, counts: Any, ta
     if rng.random() < probability:
         count_values(x, counts)
         for c in range(x.shape[2]):
-            equalizing_table(counts[0, c], tables[c])
+            if is_alpha(c, x.shape[2]):
+                keeping_table(tables[c])
+            else:
+                equalizing_table(counts[0, c], tables[c])
         look_up(x, tables)
 
 

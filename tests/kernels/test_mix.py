@@ -1,5 +1,7 @@
 """Mixed samples are made of a sample and its partner, by shares that only the key and the position decide."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -143,6 +145,36 @@ def test_boxes_lie_anywhere_and_cover_the_share_where_nothing_cuts_them_off():
     assert set(((bottom - top) * (right - left))[whole]) == {50 * 100}
     centres = ((top + 25)[(top > 0) & (bottom < 100)] - 25) / 50
     assert stats.kstest(centres, "uniform").pvalue > 0.001
+
+
+def rand_bbox(height, width, lam, cy, cx):
+    """The function of that name in the code of the paper, with the places that it draws as arguments."""
+    cut_rat = np.sqrt(1.0 - lam)
+    cut_w, cut_h = int(width * cut_rat), int(height * cut_rat)
+    bbx1, bby1 = np.clip(cx - cut_w // 2, 0, width), np.clip(cy - cut_h // 2, 0, height)
+    bbx2, bby2 = np.clip(cx + cut_w // 2, 0, width), np.clip(cy + cut_h // 2, 0, height)
+    return bby1, bby2, bbx1, bbx2
+
+
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="20,000 draws")
+@pytest.mark.parametrize(("height", "width"), [(32, 32), (33, 47), (224, 224)])
+def test_boxes_are_as_large_as_those_of_the_paper(height, width):
+    count, random = 20_000, np.random.default_rng(0)
+    areas, papers = np.empty(count), np.empty(count)
+    for number in range(count):
+        rng, again = Draws(number), Draws(number)
+        top, bottom, left, right = mix.cut_box(rng, height, width, rng.beta(1.0, 1.0))
+        areas[number] = (bottom - top) * (right - left)
+        lam, cy, cx = again.beta(1.0, 1.0), again.integers(0, height), again.integers(0, width)
+        found = tuple(map(int, rand_bbox(height, width, lam, cy, cx)))
+        assert (top, bottom, left, right) == found
+        cy, cx = random.integers(height), random.integers(width)
+        # Every 20,000th of the distribution once: the mean of the paper's boxes, with less chance in it.
+        top, bottom, left, right = rand_bbox(height, width, (number + 0.5) / count, cy, cx)
+        papers[number] = (bottom - top) * (right - left)
+    deviation = areas.std() / math.sqrt(count)
+    assert abs(areas.mean() - papers.mean()) < 4 * deviation
+    assert stats.ks_2samp(areas, papers).pvalue > 0.001
 
 
 @settings(deadline=None, max_examples=50)

@@ -105,3 +105,37 @@ def test_bits_of_an_index_change_half_of_the_hash():
         flipped = hashes[np.arange(1 << 14) ^ (1 << bit)]
         changed = np.unpackbits((hashes ^ flipped).view(np.uint8)).mean()
         assert abs(changed - 0.5) < 0.01
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.float32, np.float64])
+@pytest.mark.parametrize("key", KEYS)
+def test_any_values_equal_their_twin(dtype, key):
+    white = 1.0 if np.dtype(dtype).kind == "f" else float(np.iinfo(dtype).max)
+    out, expected = np.empty(301, dtype), np.empty(301, dtype)
+    noise.fill_any(np.uint64(key), 77, white, out)
+    reference.fill_any(np.uint64(key), 77, white, expected)
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+@pytest.mark.parametrize("key", KEYS)
+def test_shares_equal_their_twin(key, repeats):
+    out, expected = np.empty(300, np.float32), np.empty(300, np.float32)
+    noise.fill_shares(np.uint64(key), 5, repeats, out)
+    reference.fill_shares(np.uint64(key), 5, repeats, expected)
+    np.testing.assert_array_equal(out, expected)
+    assert stats.kstest(out[::repeats], "uniform").pvalue > 0.001
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.3, 4.0, 9.99, 10.0, 37.5, 1000.0])
+def test_poisson_numbers_have_their_distribution(mean):
+    rng, count = Draws(5), 300 if config.DISABLE_JIT else 3000
+    numbers = np.array([noise.draw_poisson(rng, mean) for _ in range(count)])
+    assert np.all(numbers == np.floor(numbers))
+    if mean == 0:
+        assert not numbers.any()
+        return
+    # Spread over the share that each number has, they are uniform.
+    law = stats.poisson(mean)
+    places = law.cdf(numbers - 1) + np.random.default_rng(0).random(count) * law.pmf(numbers)
+    assert stats.kstest(places, "uniform").pvalue > 0.001

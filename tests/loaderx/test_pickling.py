@@ -570,7 +570,9 @@ OPS = [
     T.Sharpness(0.5), T.SkeletonRotate(), T.SkeletonScale(), T.SkeletonShear(), T.Solarize(),
     T.SpanCorruption(32099), T.TemporalCrop(), T.TimeMask(4), T.TimeShift(0.5), T.ToFloat(), T.Transpose(),
     T.TrivialAugment(), T.Views([[T.Invert()], [brighten]], names=["a", "b"]), T.Resize(8),
-    brighten(amount=np.float32(0.1)), upper(rows=3),
+    brighten(amount=np.float32(0.1)), upper(rows=3), T.CoarseDropout(fill=(1, 2, 3)), T.Defocus(), T.Downscale(),
+    T.FancyPCA(), T.ISONoise(), T.MedianBlur(), T.MotionBlur(), T.MultiplicativeNoise(), T.PhotometricDistort(),
+    T.RGBShift(), T.RandomBrightnessContrast(), T.Sepia(), T.ShotNoise(), T.JPEGCompression(),
 ]  # fmt: skip
 
 

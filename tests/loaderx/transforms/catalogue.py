@@ -15,8 +15,8 @@ BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
 SECTIONS = {
     "Windows onto an image": ("spatial",),
     "Maps of an image": ("geometric", "elastic"),
-    "Colours and tones": ("colour", "tones"),
-    "Filters, noise and holes": ("filters", "noise"),
+    "Colours and tones": ("colour", "tones", "photometric"),
+    "Filters, noise and holes": ("filters", "blurs", "noise", "dropout", "degrade"),
     "Values and labels": ("values", "labels", "channels"),
     "Combinators and policies": ("combinators", "rounds", "policies", "image", "amounts"),
     "Views of one sample": ("views",),

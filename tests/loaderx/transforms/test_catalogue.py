@@ -26,5 +26,7 @@ def test_the_catalogue_is_complete():
         SpanCorruption PadTo RandomCrop CenterCrop Pad RandomFlip Resize RandomResizedCrop Normalize ToFloat Cast
         Brightness Contrast Saturation Grayscale RandomErasing OneHot Identity Choice Channels
         AutoAugment RandomOrder SomeOf D4
+        CoarseDropout RandomBrightnessContrast RGBShift Sepia FancyPCA PhotometricDistort MultiplicativeNoise ShotNoise
+        ISONoise MotionBlur MedianBlur Defocus Downscale JPEGCompression
     """
     assert set(exported()) == set(wanted.split())

@@ -42,27 +42,37 @@ def factor_of(rng, amount, image):
 
 
 def grey_of(image):
-    red, green, blue = np.moveaxis(image.astype(precision_of(image)), -1, 0)
+    red, green, blue = np.moveaxis(image[..., :3].astype(precision_of(image)), -1, 0)
     return np.float32(0.299) * red + np.float32(0.587) * green + np.float32(0.114) * blue
+
+
+def with_alpha_of(image, changed):
+    """The last of four channels is opacity, and stays as it is."""
+    if image.shape[2] == 4:
+        changed[..., 3] = image[..., 3]
+    return changed
 
 
 def brightened(image, factor):
     values = image.astype(precision_of(image)) * factor
-    return stored(np.minimum(values, precision_of(image)(white_of(image))), image)
+    changed = stored(np.clip(values, 0, precision_of(image)(white_of(image))), image)
+    return with_alpha_of(image, changed)
 
 
 def towards(image, target, factor):
     """torchvision's blend: target at 0, the image itself at 1."""
     values = image.astype(precision_of(image)) * factor + target * (1 - factor)
-    return stored(np.clip(values, 0, precision_of(image)(white_of(image))), image)
+    changed = stored(np.clip(values, 0, precision_of(image)(white_of(image))), image)
+    return with_alpha_of(image, changed)
 
 
 def contrasted(image, factor):
     height, width, channels = image.shape
+    coloured = channels in (3, 4)
     # Column by column from top to bottom, then from left to right; 256 rows at most in these images.
     columns = np.cumsum(image.astype(np.float64), axis=0)[-1]
-    sums = np.cumsum(columns, axis=0)[-1] if channels == 3 else np.cumsum(columns.reshape(-1))[-1:]
-    total = grey_of(sums[None]).item() if channels == 3 else sums.item() / channels
+    sums = np.cumsum(columns, axis=0)[-1] if coloured else np.cumsum(columns.reshape(-1))[-1:]
+    total = grey_of(sums[None, :3]).item() if coloured else sums.item() / channels
     middle = precision_of(image)(total / (height * width))
     return towards(image, middle, factor)
 
@@ -70,7 +80,8 @@ def contrasted(image, factor):
 def saturated(image, factor):
     grey = grey_of(image)[..., None]
     values = image.astype(precision_of(image)) * factor + (1 - factor) * grey
-    return stored(np.clip(values, 0, precision_of(image)(white_of(image))), image)
+    changed = stored(np.clip(values, 0, precision_of(image)(white_of(image))), image)
+    return with_alpha_of(image, changed)
 
 
 OPS = {
@@ -88,6 +99,10 @@ CASES = [
     ("Contrast", (5, 3, 2), np.float64),
     ("Saturation", (7, 10, 3), np.uint8),
     ("Saturation", (7, 10, 3), np.float32),
+    ("Brightness", (7, 10, 4), np.uint8),
+    ("Contrast", (7, 10, 4), np.float32),
+    ("Saturation", (23, 31, 4), np.uint8),
+    ("Saturation", (7, 10, 4), np.float32),
 ]
 
 
@@ -163,6 +178,101 @@ def test_any_image_and_amount_equals_the_twin(x, amount, name):
 def test_a_grey_image_of_one_colour_stays_as_it_is(op):
     x = np.full((3, 7, 10, 3), 137, np.uint8)
     np.testing.assert_array_equal(apply(x, op), x)
+
+
+# Values outside of 0 to 1
+
+
+def beyond(shape=(7, 10, 3)):
+    """Floats below black and above white, among others."""
+    return images(shape, np.float32) * np.float32(2.4) - 1
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize(
+    ("op", "target"),
+    [
+        (T.Brightness, np.zeros_like),
+        (T.Contrast, lambda image: np.mean(greys(image))),
+        (T.Saturation, lambda image: greys(image)),
+    ],
+)
+def test_floats_beyond_black_and_white_are_clipped_to_these(op, target, channels):
+    x = beyond((7, 10, channels))
+    applied = Applied(x, op(0.8))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        factor = rng.uniform(1 - 0.8, 1 + 0.8)
+        colours = image[..., :3]
+        expected = np.clip(factor * colours + (1 - factor) * target(colours), 0, 1)
+        if op is T.Saturation and channels == 1:
+            expected = colours
+        np.testing.assert_allclose(out[..., :3], expected, atol=1e-6)
+        np.testing.assert_array_equal(out[..., 3:], image[..., 3:])
+
+
+def greys(image):
+    return image @ [[0.299], [0.587], [0.114]] if image.shape[2] == 3 else image
+
+
+def test_jittered_floats_are_from_black_to_white():
+    out = apply(beyond(), ColorJitter(0.4, 0.4, 0.4, 0.1))
+    assert (out.min(), out.max()) == (0, 1)
+
+
+def test_colours_beyond_black_and_white_are_turned_as_clipped_ones():
+    x = beyond()
+    np.testing.assert_array_equal(apply(x, Hue(0.3)), apply(np.clip(x, 0, 1), Hue(0.3)))
+
+
+# Grey images and opacity
+
+GREY_CASES = [
+    *(T.Brightness(0.7), T.Contrast(0.7), T.Saturation(0.7), Hue(0.3), T.Grayscale()),
+    *(ColorJitter(0.5, 0.5, 0.5, 0.2), ChannelShuffle(), T.RandomErasing(1.0, value=7)),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("op", GREY_CASES, ids=repr)
+def test_an_image_without_an_axis_of_channels_is_one_of_one_channel(op, dtype, monkeypatch):
+    x = images((7, 10, 1), dtype)
+    out = apply(x, op)
+    flat = lx.pipeline([op])(x[..., 0], batch=True)
+    np.testing.assert_array_equal(flat, out[..., 0])
+    monkeypatch.setenv("LOADERX_DEBUG", "1")
+    np.testing.assert_array_equal(lx.pipeline([op])(x[..., 0], batch=True), flat)
+
+
+@pytest.mark.parametrize("op", [T.Saturation(0.7), Hue(0.3), T.Grayscale()], ids=repr)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_a_grey_image_has_no_colours_to_change(op, dtype):
+    x = images((7, 10, 1), dtype)
+    np.testing.assert_array_equal(apply(x, op), x)
+
+
+def test_a_grey_image_is_jittered_in_brightness_and_contrast():
+    x = images((7, 10, 1), count=20)
+    applied = Applied(x, ColorJitter(0.4, 0.6, 0.9, 0.5))
+    ranges = [(0.6, 1.4), (0.4, 1.6), (0.1, 1.9), (-0.5, 0.5)]
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        for step in jitter_order(rng):
+            amount = rng.uniform(*ranges[step])
+            if step < 2:
+                image = (brightened, contrasted)[step](image, np.float32(amount))
+        np.testing.assert_array_equal(out, image)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize(
+    "op",
+    [T.Saturation(0.7), Hue(0.3), T.Grayscale(), ColorJitter(0.5, 0.5, 0.5, 0.2)],
+    ids=repr,
+)
+def test_opacity_stays_as_it_is_and_colours_are_those_without_it(op, dtype):
+    x = images((23, 31, 4), dtype)
+    out = apply(x, op)
+    np.testing.assert_array_equal(out[..., 3], x[..., 3])
+    np.testing.assert_array_equal(out[..., :3], apply(np.ascontiguousarray(x[..., :3]), op))
 
 
 # Ranges and choices of factors
@@ -498,8 +608,8 @@ REFUSED = [
     (lambda: T.RandomErasing(ratio=(0, 3)), "`ratio` (=(0, 3)) must be two finite numbers with 0 < low <= high."),
     (lambda: T.RandomErasing(ratio=(1, math.nan)), "`ratio` (=(1, nan)) must be"),
     (lambda: T.RandomErasing(ratio=(1, math.inf)), "`ratio` (=(1, inf)) must be"),
-    (lambda: T.RandomErasing(value=math.nan), "`value` (=nan) must be a finite number."),
-    (lambda: T.RandomErasing(value="red"), "`value` (='red') must be a finite number."),
+    (lambda: T.RandomErasing(value=math.nan), "`value` (=nan) must be a finite number, one for each"),
+    (lambda: T.RandomErasing(value="red"), "`value` (='red') must be a finite number, one for"),
 ]  # fmt: skip
 
 
@@ -520,7 +630,6 @@ EVERY_OP = [
 @pytest.mark.parametrize(
     ("shape", "dtype", "message"),
     [
-        ((7, 10), "uint8", "takes images of shape (height, width, channels), not uint8[7, 10]."),
         ((7,), "uint8", "takes images of shape (height, width, channels) or (height, width), not uint8[7]."),
         ((7, 0, 3), "uint8", "not uint8[7, 0, 3]."),
         ((7, 10, 3), "float16", "takes integers, float32 or float64, not float16[7, 10, 3]."),
@@ -533,9 +642,9 @@ def test_what_is_no_image_is_refused_by_every_op(op, shape, dtype, message):
 
 
 @pytest.mark.parametrize("op", COLOUR, ids=repr)
-@pytest.mark.parametrize("channels", [1, 2, 4])
-def test_colours_need_three_channels(op, channels):
-    message = f"{op.name} takes images of 3 channels, not uint8[7, 10, {channels}]."
+@pytest.mark.parametrize("channels", [2])
+def test_colours_are_three_channels_and_opacity_may_be_a_fourth(op, channels):
+    message = f"{op.name} takes images of 1, 3 or 4 channels, not uint8[7, 10, {channels}]."
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([op])(np.zeros((2, 7, 10, channels), np.uint8))
 

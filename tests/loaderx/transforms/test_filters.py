@@ -150,6 +150,31 @@ def test_floats_are_sharpened_by_the_published_formula(channels, factor):
 
 
 @pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("shape", [(12, 9, 3), (3, 3, 1)])
+def test_sharpened_floats_beyond_black_and_white_are_clipped_to_these_and_so_is_the_border(shape):
+    x = images(shape, np.float32) * np.float32(2.4) - 1
+    weights = np.ones((3, 3, 1))
+    weights[1, 1] = 5
+    out = apply(x, Sharpness((2.0, 2.0)))
+    for image, found in zip(x, out, strict=True):
+        smooth = ndimage.correlate(image.astype(np.float64), weights / 13)
+        expected = np.clip(image, 0, 1).astype(np.float64)
+        inside = np.s_[1:-1, 1:-1]
+        expected[inside] = np.clip(2.0 * image - smooth, 0, 1)[inside]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_an_image_without_an_axis_of_channels_is_one_of_one_channel(dtype, monkeypatch):
+    x = images((20, 31, 1), dtype)
+    ops = [GaussianBlur(1.5), Sharpness(0.9), *([CLAHE(tiles=3)] if dtype == np.uint8 else [])]
+    out = lx.pipeline(ops)(x[..., 0], batch=True)
+    np.testing.assert_array_equal(out, apply(x, *ops)[..., 0])
+    monkeypatch.setenv("LOADERX_DEBUG", "1")
+    np.testing.assert_array_equal(lx.pipeline(ops)(x[..., 0], batch=True), out)
+
+
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("shape", [(32, 48), (33, 41), (5, 7), (1, 1)])
 @pytest.mark.parametrize(("clip", "tiles"), [(4.0, 8), (2.0, (3, 5)), (0.0, 4)])
 def test_local_contrast_of_one_channel_is_that_of_opencv(shape, clip, tiles):
@@ -219,7 +244,7 @@ def test_local_contrast_is_for_bytes_of_one_or_three_channels(shape, dtype):
 
 
 @pytest.mark.parametrize("op", [GaussianBlur(), Sharpness(0.5), CLAHE()], ids=repr)
-@pytest.mark.parametrize(("shape", "dtype"), [((7, 10), "uint8"), ((7, 10, 3), "float16")])
+@pytest.mark.parametrize(("shape", "dtype"), [((7,), "uint8"), ((7, 10, 3), "float16")])
 def test_what_is_no_image_is_refused(op, shape, dtype):
     with pytest.raises(lx.ArgumentError, match=f"{op.name} takes"):
         lx.pipeline([op])(np.zeros((2, *shape), dtype), batch=True)

@@ -1,5 +1,6 @@
 """Noise and holes are as likely, as large and as far apart as asked, and others for every sample."""
 
+import colorsys
 import math
 import re
 
@@ -9,7 +10,16 @@ from scipy import stats
 
 import loaderx as lx
 from loaderx.kernels.distributions import next_bits
-from loaderx.transforms.noise import GaussianNoise, GridMask, SaltPepper
+from loaderx.kernels.noise import draw_poisson
+from loaderx.transforms.amounts import Choice
+from loaderx.transforms.noise import (
+    GaussianNoise,
+    GridMask,
+    ISONoise,
+    MultiplicativeNoise,
+    SaltPepper,
+    ShotNoise,
+)
 from tests import reference
 from tests.loaderx.transforms.images import Applied, apply, images
 
@@ -149,7 +159,144 @@ def test_the_squares_of_a_grid_have_the_published_share_and_any_place():
     assert stats.binomtest(int(hits), 300, 0.36).pvalue > 0.001
 
 
+# MultiplicativeNoise
+
+
+def scaled(image, rng, low, high, per_channel, elementwise):
+    height, width, channels = image.shape
+    key = next_bits(rng)
+    if elementwise:
+        count = image.size if per_channel else height * width
+        bits = reference.hash_index(count, key).reshape(height, width, -1)
+        shares = (bits >> np.uint64(8)).astype(np.float32) * np.float32(2**-24)
+        factors = low + (high - low) * shares.astype(np.float64)
+    else:
+        factors = np.array([rng.uniform(low, high) for _ in range(channels if per_channel else 1)])
+    values = image.astype(np.float32) * factors.astype(np.float32)
+    values = np.clip(values, 0, np.float32(white_of(image)))
+    if image.dtype == np.uint8:
+        values = np.floor(values + np.float32(0.5))
+    values = values.astype(image.dtype)
+    values[..., 3:] = image[..., 3:]
+    return values
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("elementwise", [False, True])
+def test_factors_equal_their_twin(channels, dtype, per_channel, elementwise):
+    x = images((7, 10, channels), dtype)
+    options = {"per_channel": per_channel, "elementwise": elementwise}
+    applied = Applied(x, MultiplicativeNoise((0.5, 1.7), **options))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        np.testing.assert_array_equal(out, scaled(image, rng, 0.5, 1.7, **options))
+
+
+def test_factors_are_uniform_and_as_many_as_asked():
+    x = np.full((300, 4, 5, 3), 0.5, np.float32)
+    for per_channel, elementwise, number in (
+        (False, False, 1), (True, False, 3), (False, True, 20), (True, True, 60)
+    ):  # fmt: skip
+        op = MultiplicativeNoise((0.8, 1.2), per_channel=per_channel, elementwise=elementwise)
+        factors = apply(x, op).reshape(300, -1).astype(np.float64) * 2
+        assert {len(np.unique(sample)) for sample in factors} <= {number, number - 1}
+        several = np.concatenate([np.unique(sample) for sample in factors])
+        assert stats.kstest(several, stats.uniform(0.8, 0.4).cdf).pvalue > 0.001
+    chosen = apply(x, MultiplicativeNoise(Choice(0.5, 1, 2), per_channel=True, elementwise=True))
+    counts = [int(np.sum(chosen == value)) for value in (0.25, 0.5, 1)]
+    assert sum(counts) == x.size
+    assert stats.chisquare(counts).pvalue > 0.001
+
+
+# ShotNoise
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("photons", [3, 20, 60, 1000])
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.6])
+def test_counted_photons_are_poisson_numbers(photons, share, dtype):
+    x = np.full((4, 60, 60, 1), share * 255 if dtype == np.uint8 else share, dtype)
+    out = apply(x, ShotNoise(photons)).astype(np.float64) / white_of(x)
+    mean = float(x.flat[0]) / white_of(x) * photons
+    if share == 0:
+        assert np.all(out == 0)
+        return
+    # White is the most there is, and levels of bytes are rounded.
+    exact = np.minimum(np.arange(6 * photons), photons) / photons
+    shares = stats.poisson(mean).pmf(np.arange(6 * photons))
+    expected = np.sum(shares * exact)
+    variance = np.sum(shares * exact**2) - expected**2
+    assert abs(out.mean() - expected) < 4 * math.sqrt(variance / out.size) + 1e-4
+    assert abs(out.var() / variance - 1) < 0.05 + (1 / 12 / 255**2) / variance
+    if dtype == np.float32:
+        counts = np.bincount(np.round(out * photons).astype(int).reshape(-1), minlength=photons + 1)
+        cumulative = np.cumsum(counts)[:-1] / out.size
+        difference = cumulative - stats.poisson(mean).cdf(np.arange(len(cumulative)))
+        # Kolmogorov and Smirnov's limit at 0.1 %.
+        assert np.max(np.abs(difference)) < 1.95 / math.sqrt(out.size)
+
+
+def test_photons_leave_opacity_and_are_none_for_none():
+    x = images((20, 31, 4))
+    out = apply(x, ShotNoise(20))
+    np.testing.assert_array_equal(out[..., 3], x[..., 3])
+    assert np.mean(out[..., :3] != x[..., :3]) > 0.5
+    np.testing.assert_array_equal(apply(x, ShotNoise(0)), x)
+
+
+# ISONoise
+
+
+def camera_noise(image, rng, color_shift, intensity):
+    """By the standard library's colours, pixel by pixel, with the same draws."""
+    shares = np.clip(image[..., :3].astype(np.float64) / white_of(image), 0, 1)
+    shift, strength = rng.uniform(*color_shift), rng.uniform(*intensity)
+    light = (shares.max(axis=2) + shares.min(axis=2)) / 2
+    out = image.astype(np.float64)
+    for place in np.ndindex(*image.shape[:2]):
+        hue, lightness, saturation = colorsys.rgb_to_hls(*shares[place])
+        lightness += draw_poisson(rng, light.std() * strength * 255) / 255 * (1 - lightness)
+        hue += shift * strength * rng.standard_normal()
+        colour = colorsys.hls_to_rgb(hue % 1, min(lightness, 1), saturation)
+        out[place][:3] = np.array(colour) * white_of(image)
+    return out
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("channels", [3, 4])
+def test_camera_noise_is_that_of_the_standard_librarys_colours(dtype, channels):
+    x = images((7, 10, channels), dtype)
+    x[0, ..., :3] = x[0, ..., :1]
+    x[1] = 0
+    applied = Applied(x, ISONoise((0.01, 0.1), (0.1, 0.5)))
+    for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
+        expected = camera_noise(image, rng, (0.01, 0.1), (0.1, 0.5))
+        np.testing.assert_allclose(out, expected, atol=0.501 if dtype == np.uint8 else 1e-6)
+
+
+def test_camera_noise_is_poisson_in_lightness():
+    x = np.zeros((4, 60, 60, 3), np.float32)
+    x[:, ::2] = 0.5
+    out = apply(x, ISONoise(0.0, 0.4)).astype(np.float64)
+    # The deviation of the lightness is 0.25, and black becomes the Poisson number itself.
+    numbers = np.round(out[:, 1::2] * 255)
+    np.testing.assert_allclose(numbers, out[:, 1::2] * 255, atol=1e-3)
+    assert abs(numbers[..., 0].mean() / 25.5 - 1) < 0.01
+    assert abs(numbers[..., 0].var() / 25.5 - 1) < 0.1
+
+
 # All of them
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_an_image_without_an_axis_of_channels_is_one_of_one_channel(dtype):
+    x = images((20, 31, 1), dtype)
+    ops = [GaussianNoise(0.1), SaltPepper(0.2), GridMask(), MultiplicativeNoise(), ShotNoise()]
+    out = lx.pipeline(ops)(x[..., 0], batch=True)
+    np.testing.assert_array_equal(out, apply(x, *ops)[..., 0])
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -164,7 +311,8 @@ def test_nothing_asked_for_is_the_image_bit_for_bit(dtype):
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_debug_mode_gives_the_same_images(dtype, monkeypatch):
     x = images((20, 31, 3), dtype)
-    ops = GaussianNoise(), SaltPepper((0.1, 0.3)), GridMask(fill=0.5)
+    ops = GaussianNoise(), SaltPepper((0.1, 0.3)), GridMask(fill=0.5), MultiplicativeNoise()
+    ops += ShotNoise(), ISONoise()
     compiled = apply(x, *ops)
     np.testing.assert_array_equal(apply(x, *ops), compiled)
     assert np.any(apply(x, *ops, seed=1) != compiled)
@@ -178,6 +326,10 @@ REFUSED = [
     (lambda: GaussianNoise(0.1, math.inf), "`mean` (=inf) must be a number that is finite"),
     (lambda: SaltPepper(1.1), "`amount` (=1.1) must be a number from 0 to 1"),
     (lambda: SaltPepper(0.1, -1), "`salt` (=-1) must be a number from 0 to 1"),
+    (lambda: MultiplicativeNoise(-1), "`multiplier` (=-1) must be a number of at least 0"),
+    (lambda: ShotNoise(-1), "`photons` (=-1) must be a number from 0 to 1e+09"),
+    (lambda: ISONoise(-1), "`color_shift` (=-1) must be a number of at least 0"),
+    (lambda: ISONoise(0.1, -1), "`intensity` (=-1) must be a number of at least 0"),
     (lambda: GridMask(-1), "`period` (=-1) must be a number of at least 0"),
     (lambda: GridMask(keep=2), "`keep` (=2) must be a number from 0 to 1"),
     (lambda: GridMask(fill=math.nan), "`fill` (=nan) must be a finite number."),
@@ -191,7 +343,7 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 
 
 @pytest.mark.parametrize("op", [GaussianNoise(), SaltPepper(), GridMask()], ids=repr)
-@pytest.mark.parametrize(("shape", "dtype"), [((7, 10), "uint8"), ((7, 10, 3), "float16")])
+@pytest.mark.parametrize(("shape", "dtype"), [((7,), "uint8"), ((7, 10, 3), "float16")])
 def test_what_is_no_image_is_refused(op, shape, dtype):
     with pytest.raises(lx.ArgumentError, match=f"{op.name} takes"):
         lx.pipeline([op])(np.zeros((2, *shape), dtype), batch=True)

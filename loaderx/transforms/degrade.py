@@ -1,0 +1,208 @@
+"""Downscale, JPEGCompression: what images lose when they are made small, in pixels or in bytes; in place."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from loaderx.errors import ArgumentError
+from loaderx.kernels.compilation import jitable
+from loaderx.kernels.jpeg import (
+    CHROMINANCE,
+    COSINES,
+    LUMINANCE,
+    SIDE,
+    UNIT,
+    WAVES,
+    from_planes,
+    quantisation,
+    quantise_blocks,
+    to_planes,
+)
+from loaderx.kernels.pixels import precise, resize_area
+from loaderx.kernels.tones import rounded
+from loaderx.spec import Spec
+
+from .amounts import Amount, amounts, draw_amount
+from .blurs import whole_numbers
+from .image import ImageTransform
+from .sample import FixedSpec
+
+
+@jitable
+def _repeat_pixels(x: Any, tall: Any, wide: Any, small: Any) -> None:
+    """The pixels in the middle of `tall` x `wide` cells, each in all of its cell."""
+    height, width, channels = x.shape
+    for i in range(tall):
+        row = (2 * i + 1) * height // (2 * tall)
+        for j in range(wide):
+            column = (2 * j + 1) * width // (2 * wide)
+            for c in range(channels):
+                small[(i * wide + j) * channels + c] = x[row, column, c]
+    for i in range(height):
+        row = (2 * i + 1) * tall // (2 * height) * wide
+        for j in range(width):
+            at = (row + (2 * j + 1) * wide // (2 * width)) * channels
+            for c in range(channels):
+                x[i, j, c] = small[at + c]
+
+
+@jitable
+def _blend_pixels(x: Any, small: Any, nears: Any, fars: Any, shares: Any, line: Any) -> None:
+    """An image of fewer pixels as x, mixed between the middles of its pixels."""
+    height, width, channels = x.shape
+    tall, wide = small.shape[0], small.shape[1]
+    source, target = small.reshape(tall, wide * channels), x.reshape(height, width * channels)
+    for j in range(width):
+        place = min(max((j + 0.5) * wide / width - 0.5, 0.0), wide - 1.0)
+        near = int(place)
+        nears[j], fars[j] = near * channels, min(near + 1, wide - 1) * channels
+        shares[j] = place - near
+    one = precise(1, x)
+    for i in range(height):
+        place = min(max((i + 0.5) * tall / height - 0.5, 0.0), tall - 1.0)
+        above = int(place)
+        upper, lower = source[above], source[min(above + 1, tall - 1)]
+        share = precise(place - above, x)
+        rest = one - share
+        for k in range(wide * channels):
+            line[k] = precise(upper[k], x) * rest + precise(lower[k], x) * share
+        row = target[i]
+        for j in range(width):
+            right = shares[j]
+            left = one - right
+            for c in range(channels):
+                value = line[nears[j] + c] * left + line[fars[j] + c] * right
+                row[j * channels + c] = rounded(value, x)
+
+
+def downscale(
+    x: Any,
+    rng: Any,
+    scale: Any,
+    smooth: bool,
+    white: float,
+    small: Any,
+    nears: Any,
+    fars: Any,
+    shares: Any,
+    line: Any,
+) -> None:
+    """Shrink and enlarge."""
+    height, width, channels = x.shape
+    share = draw_amount(rng, scale)
+    tall, wide = max(int(height * share), 1), max(int(width * share), 1)
+    if tall == height and wide == width:
+        return
+    if smooth:
+        fewer = small[: tall * wide * channels].reshape(tall, wide, channels)
+        resize_area(x, fewer)
+        _blend_pixels(x, fewer, nears, fars, shares, line)
+    else:
+        _repeat_pixels(x, tall, wide, small)
+
+
+class Downscale(ImageTransform):
+    """Shrunk by a factor and enlarged to its size again, so that detail is lost (Albumentations' Downscale).
+
+    `scale` is a factor up to 1, or a range. "nearest" takes the pixel in the middle of what becomes one and repeats it;
+    "bilinear" takes the mean of what becomes one, and mixes between them on the way back.
+    """
+
+    function = staticmethod(downscale)
+    clips = False
+
+    def __init__(
+        self,
+        scale: Amount = (0.25, 0.5),
+        interpolation: Literal["nearest", "bilinear"] = "nearest",
+    ) -> None:
+        if interpolation not in ("nearest", "bilinear"):
+            raise ArgumentError(
+                f"`interpolation` (={interpolation!r}) must be 'nearest' or 'bilinear'."
+            )
+        found = amounts("scale", scale, 0.0, 1.0)
+        self._largest = float(found.max())
+        super().__init__(scale=found, smooth=interpolation == "bilinear")
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        height, width, channels = spec.shape
+        tall, wide = (max(int(size * self._largest), 1) for size in (height, width))
+        number = np.float32 if np.can_cast(spec.dtype, np.float32) else np.float64
+        return (
+            Spec((tall * wide * channels,), spec.dtype),
+            Spec((width,), np.int64),
+            Spec((width,), np.int64),
+            Spec((width,), number),
+            Spec((wide * channels,), number),
+        )
+
+
+def jpeg_compression(
+    x: Any,
+    rng: Any,
+    quality: Any,
+    bases: Any,
+    cosines: Any,
+    waves: Any,
+    white: float,
+    light: Any,
+    blue: Any,
+    red: Any,
+    table: Any,
+    strip: Any,
+    other: Any,
+    lines: Any,
+) -> None:
+    """The losses of a JPEG file."""
+    level = int(draw_amount(rng, quality))
+    to_planes(x, white, light, blue, red)
+    quantisation(bases[0], level, table)
+    quantise_blocks(light, table, cosines, waves, strip, other)
+    if x.shape[2] >= 3:
+        # As whole arrays: parts of rows would not be known to be contiguous.
+        size = SIDE * blue.shape[1]
+        short = strip.reshape(-1)[:size].reshape(SIDE, blue.shape[1])
+        second = other.reshape(-1)[:size].reshape(SIDE, blue.shape[1])
+        quantisation(bases[1], level, table)
+        quantise_blocks(blue, table, cosines, waves, short, second)
+        quantise_blocks(red, table, cosines, waves, short, second)
+    from_planes(light, blue, red, white, lines, x)
+
+
+class JPEGCompression(ImageTransform):
+    """What a JPEG file of a `quality` from 1 to 100 makes of an image (Albumentations' ImageCompression).
+
+    torchvision calls it JPEG. Its losses are applied without a file: 256 levels, colours of half of the size, and the
+    rounded cosine transform of 8 x 8 blocks; within 0.7 of 255 levels of libjpeg on average. Of four channels the last
+    is opacity (alpha) and stays as it is.
+    """
+
+    function = staticmethod(jpeg_compression)
+    accepted_channels = (1, 3, 4)
+
+    def __init__(self, quality: int | tuple[int, int] = (50, 95)) -> None:
+        found = whole_numbers("quality", quality, 1, 1)
+        if found.max() > 100:
+            raise ArgumentError(f"`quality` (={quality!r}) must be from 1 to 100.")
+        super().__init__(
+            quality=found,
+            bases=np.stack([LUMINANCE, CHROMINANCE]),
+            cosines=COSINES,
+            waves=WAVES,
+        )
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        height, width, channels = spec.shape
+        unit = UNIT if channels > 1 else SIDE
+        tall, wide = (-(-size // unit) * unit for size in (height, width))
+        small = (tall // 2, wide // 2) if channels > 1 else (1, 1)
+        strip = Spec((SIDE, wide), np.float32)
+        return (
+            Spec((tall, wide), np.float32),
+            Spec(small, np.float32),
+            Spec(small, np.float32),
+            FixedSpec((SIDE, SIDE), np.float32),
+            strip,
+            strip,
+            Spec((2, small[1]), np.float32),
+        )
