@@ -20,10 +20,10 @@ Call: TypeAlias = Callable[[NDArray[Any], int, int, tuple[int, ...]], NDArray[An
 
 @dataclass(frozen=True)
 class Step:
-    """One op of a chain, with the key of its draws; a field that `follows` an image is sampled, never mixed.
+    """One op of a chain, with the key of its draws; a field that `follows`, as labels do, is sampled and never mixed.
 
     At `most` so many entries of its samples along their first axis are data, and not padding. `image` is the spec of
-    the first field of its entry, which an op on whole batches needs.
+    the image of its entry; for an op on whole batches, which needs it, that of the first field.
     """
 
     transform: Transform
