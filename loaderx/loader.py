@@ -27,6 +27,7 @@ from .remainder import RemainderName, Span
 from .sources import LocatedSource, Mixture, RecordSource, Source, as_rows, as_source
 from .sources.source import RowSpec, check_lengths, specs_of
 from .spec import Spec, plain_array
+from .transforms.kinds import Kind
 from .written import Written
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class DataLoader(Written):
                 loader), "keep" (of a finite one), "drop", or "pad", which adds a boolean field "mask"
     weights     one number per row: rows are drawn with replacement, each as often as its weight says
     transforms  {"image": [ops]}: compiled, sample by sample; a bare list goes to the only or the "data" field
+    kinds       {"mask": "labels", "depth": "values"}: what fields next to an image are, where names, dtypes and shapes
+                do not tell: "image", "labels", "values", "boxes", "keypoints" or "length"
     transform   called with each finished batch of NumPy arrays, in the background; gives the batch to deliver
     prefetch    how many batches are kept ready, beside those that the workers are at
     workers     how many threads build them; None is one per core
@@ -66,6 +69,7 @@ class DataLoader(Written):
         remainder: RemainderName | None = None,
         weights: Any = None,
         transforms: Any = None,
+        kinds: Mapping[str, Kind] | None = None,
         transform: Callable[[Any], Any] | None = None,
         prefetch: int = 2,
         workers: int | None = None,
@@ -102,7 +106,7 @@ class DataLoader(Written):
         if padded and isinstance(structure, dict) and MASK in structure:
             raise ArgumentError(f'remainder="pad" adds a field {MASK!r}, and `dataset` has one.')
         hand_off = hand_off_to(output, sharding)
-        groups = _groups(named, hand_off, transforms, seed)
+        groups = _groups(named, hand_off, transforms, seed, kinds)
         structure = _structure(structure, groups)
         names = [field.name for group in groups for field in group.fields]
         blocks = None
@@ -358,7 +362,7 @@ def _picker(dataset: Any, weights: Any, rows: int, shuffle: bool, seed: int) -> 
 
 
 def _groups(
-    named: Mapping[str, Source], hand_off: HandOff, transforms: Any, seed: int
+    named: Mapping[str, Source], hand_off: HandOff, transforms: Any, seed: int, kinds: Any
 ) -> list[Group]:
     """Every source with the fields it fills, and what is done to them."""
     members = {name: _names(name, source) for name, source in named.items()}
@@ -369,7 +373,9 @@ def _groups(
             zip(members[name], specs_of(source.spec), strict=True)
         )
     }
-    found = {} if transforms is None else chains(transforms, raw, seed)
+    found = {}
+    if transforms is not None or kinds is not None:
+        found = chains({} if transforms is None else transforms, raw, seed, kinds)
     made: dict[str, dict[str, Chain | None]] = {field: {} for field in raw}
     for field, chain in found.items():
         made[chain.origin][field] = chain

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
@@ -12,17 +13,23 @@ from loaderx.kernels.random import DRAWS
 from loaderx.spec import Spec
 from loaderx.transforms.authoring import Author
 from loaderx.transforms.base import Transform
-from loaderx.transforms.channels import Channels, check_channels
-from loaderx.transforms.lengths import AtMost, is_length
-from loaderx.transforms.points import (
-    NUMBERS,
-    VALID,
-    ClosePoints,
-    OpenPoints,
-    ValidPoints,
-    check_points,
-    is_points,
+from loaderx.transforms.channels import USUAL, Channels, check_channels
+from loaderx.transforms.kinds import (
+    IMAGE,
+    LABELS,
+    LENGTH,
+    POINTS,
+    POINTS_WORDS,
+    FieldKinds,
+    Kind,
+    check_kind,
+    check_kinds,
+    compared_to_first,
+    infer_kinds,
+    uncertain,
 )
+from loaderx.transforms.lengths import AtMost
+from loaderx.transforms.points import VALID, ClosePoints, OpenPoints, ValidPoints, check_points
 from loaderx.transforms.python_function import PythonFunction
 from loaderx.transforms.spatial import Resize
 from loaderx.transforms.step import Step
@@ -35,21 +42,51 @@ FirstSample = Callable[[], NDArray[Any]]
 
 
 def chains(
-    transforms: Any, fields: Mapping[str, tuple[Spec, FirstSample]], seed: int
+    transforms: Any,
+    fields: Mapping[str, tuple[Spec, FirstSample]],
+    seed: int,
+    kinds: Any = None,
 ) -> dict[str, Chain]:
-    """The chain of every field that comes out changed, its entries taken in the order they are written."""
-    book = Book(fields, seed)
+    """Return the chain of every field that comes out changed, its entries taken in the order they are written.
+
+    `kinds` says what fields are, as `DataLoader` takes it.
+    """
+    book = Book(fields, seed, check_kinds(kinds, fields))
     for names, ops in _entries(transforms, fields):
         book.add_entry(names, ops)
     return book.close()
 
 
+@dataclass
+class Entry:
+    """The fields of an entry, and the kinds of them, which are known at the first op that looks at them."""
+
+    names: tuple[str, ...]
+    members: tuple[Chain, ...]
+    # Whether an op of it takes images.
+    images: bool
+    kinds: FieldKinds | None = None
+
+    @property
+    def fields(self) -> list[tuple[str, Spec]]:
+        """The fields of the data that these are made of, and what became of them."""
+        return [(chain.origin, chain.output) for chain in self.members]
+
+
 class Book:
     """The chains while entries are added to them."""
 
-    def __init__(self, fields: Mapping[str, tuple[Spec, FirstSample]], seed: int) -> None:
+    def __init__(
+        self,
+        fields: Mapping[str, tuple[Spec, FirstSample]],
+        seed: int,
+        kinds: Mapping[str, Kind] | None = None,
+    ) -> None:
         self._fields = fields
         self._seed = seed
+        self._given = dict(kinds or {})
+        # Given kinds that were not compared to their fields yet.
+        self._unchecked = set(self._given)
         self._chains: dict[str, Chain] = {}
         # Boxes and keypoints that follow an image at present, each with a second chain for their validity.
         self._following: set[str] = set()
@@ -79,6 +116,10 @@ class Book:
         """All chains, compiled."""
         for name in sorted(self._following):
             self._stop_following(name)
+        for name in sorted(self._unchecked):
+            chain = self._chains.get(name)
+            spec = self._fields[name][0] if chain is None else chain.output
+            check_kind(name, self._given[name], spec)
         for chain in self._chains.values():
             chain.compile()
         return self._chains
@@ -93,11 +134,17 @@ class Book:
         return self._chains[name]
 
     def _add_ops(self, names: tuple[str, ...], ops: Sequence[Any]) -> None:
-        entry = fields_id(names)
+        of_images = [
+            op
+            for op in ops
+            if isinstance(op, Transform) and (op.spatial or op.takes_images) and not op.needs_batch
+        ]
+        entry = Entry(names, tuple(self._chains[name] for name in names), bool(of_images))
+        identity = fields_id(names)
         for number, op in enumerate(ops):
-            key = derive_key(self._seed, DRAWS, entry, number)
+            key = derive_key(self._seed, DRAWS, identity, number)
             try:
-                self._add(as_op(op), key, names)
+                self._add(as_op(op), key, entry)
             except TransformError:
                 # It names its function, which may be one before this op: a Python function ends what is compiled.
                 raise
@@ -129,49 +176,48 @@ class Book:
             chain.add(step)
         chain.channels, chain.length, chain.most = before.channels, before.length, before.most
 
-    def _add(self, op: Any, key: int, names: tuple[str, ...]) -> None:
-        members = [self._chains[name] for name in names]
-        lengths = [
-            number > 0 and is_length(chain.origin, chain.output)
-            for number, chain in enumerate(members)
-        ]
-        length = next((c.origin for c, found in zip(members, lengths, strict=True) if found), None)
+    def _add(self, op: Any, key: int, entry: Entry) -> None:
         if isinstance(op, Channels):
-            for chain in members:
+            for chain in entry.members:
                 chain.channels += op.numbers
             return
-        on_images = op.spatial or op.takes_images
-        if on_images and members[0].channels_first:
+        found = self._kinds_of(op, entry)
+        kinds = [possible[0] for possible in found.possible]
+        fields = list(zip(entry.names, entry.members, kinds, strict=True))
+        lead = entry.members[found.lead]
+        length = next((chain.origin for _, chain, kind in fields if kind == LENGTH), None)
+        if (op.spatial or op.takes_images) and lead.channels_first:
             raise ArgumentError(
                 f"{op.name} takes images of (height, width, channels), and an op before it put the channels first; "
                 "put it before that one."
             )
-        points = [number > 0 and is_points(chain.origin) for number, chain in enumerate(members)]
         if op.spatial and not op.needs_batch:
-            others = zip(members, points, lengths, strict=True)
-            _check_sizes(op, [chain for chain, *other in others if not any(other)])
-        image = members[0].output
+            _check_sizes(op, [chain for _, chain, kind in fields if kind not in (*POINTS, LENGTH)])
+        image = lead.output
         if op.spatial and op.needs_batch:
-            check_channels(image, op.name, members[0].channels)
-        for number, (name, chain) in enumerate(zip(names, members, strict=True)):
-            if lengths[number] and not op.needs_batch:
-                # The fields before it have gone through the op.
-                left = members[0].output.shape
-                if left and left[0] < min(chain.most, members[0].input.shape[0]):
+            check_channels(image, op.name, lead.channels)
+        # Lengths last: they are cut as the other fields were.
+        for name, chain, kind in sorted(fields, key=lambda field: field[2] == LENGTH):
+            if kind == LENGTH and not op.needs_batch:
+                left = lead.output.shape
+                if left and left[0] < min(chain.most, lead.input.shape[0]):
                     chain.add(Step(AtMost(left[0]), 0))
                     chain.most = left[0]
-            elif points[number] and op.needs_batch:
+            elif kind in POINTS and op.needs_batch:
                 raise ArgumentError(f"{op.name} cannot mix boxes or keypoints ({name!r}).")
-            elif points[number] and not op.is_python:
+            elif kind in POINTS and not op.is_python:
                 moved = op.for_points(image)
-                self._follow(name)
+                self._follow(name, kind)
                 chain.add(Step(moved, key))
                 self._chains[name + VALID].add(Step(moved, key))
             else:
                 self._stop_following(name)
-                # Behind the image, whole numbers are labels of pixels: never mixed.
-                follows = number > 0 and chain.output.dtype.kind in "iub"
-                own = op.for_labels() if follows else op
+                follows = kind in (LABELS, LENGTH)
+                own = op
+                if found.has_image:
+                    own = op.for_kind(kind)
+                elif follows:
+                    own = op.for_labels()
                 if length is not None and not (op.is_python or op.needs_batch):
                     own = own.for_length()
                     chain.length = length
@@ -184,6 +230,40 @@ class Book:
                 f"{op.name!r} is a plain Python function: it runs once per sample under the GIL, some 100 times "
                 f"slower than compiled code; {op.advice}."
             )
+
+    def _kinds_of(self, op: Transform, entry: Entry) -> FieldKinds:
+        """Return the kinds of the fields of an entry for an op; refuse it where it depends on one that is uncertain."""
+        fields = entry.fields
+        if len(fields) == 1:
+            return FieldKinds(((IMAGE,),), 0, False)
+        for name, spec in fields:
+            if name in self._unchecked:
+                self._unchecked.remove(name)
+                check_kind(name, self._given[name], spec)
+        if op.needs_batch:
+            return compared_to_first(fields, self._given)
+        found = entry.kinds
+        if found is None:
+            stated = {number for chain in entry.members for number in chain.channels}
+            channels = {*USUAL, *stated}
+            found = infer_kinds(fields, self._given, images=entry.images, channels=channels)
+        if not op.sees_kinds or not found.has_image:
+            return found
+        entry.kinds = found
+        for (name, spec), possible in zip(fields, found.possible, strict=True):
+            # What moves pixels does the same to an image and to values.
+            alike = LABELS not in possible and all(op.for_kind(kind) is op for kind in possible)
+            if len(possible) > 1 and not alike:
+                raise uncertain(name, spec, possible, op.name)
+        # Labels and values alone can be moved.
+        if op.spatial and found.possible[found.lead][0] not in (*POINTS, LENGTH):
+            return found
+        if (IMAGE,) not in found.possible:
+            raise ArgumentError(
+                f"{op.name} is for images, and there is none among {', '.join(repr(name) for name, _ in fields)}. If "
+                'one of these is an image, say so: DataLoader(..., kinds={"...": "image"}).'
+            )
+        return found
 
     def _examine(self, op: Transform, chain: Chain) -> None:
         """Refuse what is not an image, and warn of values on another scale."""
@@ -202,7 +282,7 @@ class Book:
                 self._warned.add(kind)
                 warn(found)
 
-    def _follow(self, name: str) -> None:
+    def _follow(self, name: str, kind: Kind) -> None:
         """Let a field of points follow an image from here on."""
         if name in self._following:
             return
@@ -211,7 +291,7 @@ class Book:
             raise ArgumentError(
                 f"field {name!r} followed an image before; put all that moves it in one row."
             )
-        check_points(chain.origin, chain.output)
+        check_points(chain.origin, chain.output, kind)
         self._repeat(name, name + VALID)
         for each in (chain, self._chains[name + VALID]):
             each.add(Step(OpenPoints(), 0))
@@ -234,7 +314,7 @@ def _check_sizes(op: Transform, images: Sequence[Chain]) -> None:
     if len(set(sizes.values())) > 1:
         raise ArgumentError(
             f"{op.name}: fields that move together must have the same height and width, got {sizes}. Boxes and "
-            f"keypoints are known by the last word of their names: {', '.join(NUMBERS)}."
+            f"keypoints are known by the last word of their names: {', '.join(POINTS_WORDS)}."
         )
 
 

@@ -11,6 +11,8 @@ from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
 from loaderx.written import Written
 
+from .kinds import IMAGE, LABELS, Kind
+
 if TYPE_CHECKING:
     from loaderx.compiler.chain import Chain
     from loaderx.compiler.table import TableBuilder
@@ -57,6 +59,8 @@ class Transform(Written, ABC):
     needs_batch: bool = False
     # The ops that it chooses from, or is made of.
     inside: "tuple[Transform, ...]" = ()
+    # Whether it leaves every sample as it is.
+    does_nothing: bool = False
     # Whether it needs to know how many entries of a sample along its first axis are data, and not padding.
     takes_length: bool = False
 
@@ -97,8 +101,33 @@ class Transform(Written, ABC):
         """Return the steps that this one stands for: others may then run in one pass with them."""
         return [step]
 
+    @property
+    def sees_kinds(self) -> bool:
+        """Whether it treats the kinds of fields next to an image differently."""
+        if self.needs_batch:
+            return False
+        return (
+            self.spatial
+            or self.takes_images
+            or self.keeps_axes
+            or any(op.sees_kinds for op in self.inside)
+        )
+
+    def for_kind(self, kind: Kind) -> "Transform":
+        """Return the op for a field of an entry with an image: for an image, for labels or for values of pixels.
+
+        What moves pixels moves all of them. What only changes the worth of values is for images.
+        """
+        if kind == IMAGE:
+            return self
+        if self.keeps_axes:
+            from .image import Identity
+
+            return Identity()
+        return self.for_labels() if kind == LABELS else self
+
     def for_labels(self) -> "Transform":
-        """The op that does the same to labels of pixels, which must not be mixed."""
+        """Return the op that does the same to labels, which must not be mixed."""
         return self
 
     def for_length(self) -> "Transform":

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from loaderx.errors import ArgumentError
 from loaderx.kernels import blending
 from loaderx.kernels.distributions import pick
 from loaderx.kernels.pixels import store_values
 from loaderx.spec import Spec
 
 from .arguments import KEPT_RNG, array_at, value
+from .base import Transform
 from .combinators import Sequence
+from .image import Identity
+from .kinds import IMAGE, LABELS, Kind
 from .rounds import Repeating
 from .step import Call, Step
 
@@ -31,6 +35,36 @@ class Blend(Repeating):
     ) -> None:
         super().__init__(branches)
         self.width, self.depth, self.alpha = width, depth, alpha
+
+    @property
+    def sees_kinds(self) -> bool:
+        """Whatever its ops are: it mixes values."""
+        return True
+
+    def for_kind(self, kind: Kind) -> Transform:
+        changed = super().for_kind(kind)
+        if kind == IMAGE:
+            return changed
+        if kind == LABELS:
+            return self._unmixed(changed, "labels")
+        # Mixed with itself a sample would be rounded.
+        return Identity() if changed.does_nothing else changed
+
+    def for_labels(self) -> Transform:
+        return self._unmixed(super().for_labels(), "labels")
+
+    def for_points(self, image: Spec) -> Transform:
+        return self._unmixed(super().for_points(image), "boxes or keypoints")
+
+    def _unmixed(self, changed: Transform, what: str) -> Transform:
+        """Refuse ops that change what cannot be mixed: it would have to be in several places at once."""
+        if changed.does_nothing:
+            return Identity()
+        raise ArgumentError(
+            f"{self.name} mixes differently moved copies of an image, and {what} next to it cannot be mixed. Give it "
+            f"`ops` that change colours only, as in {self.name}(ops=[Posterize(4), Solarize(), Equalize()]), or apply "
+            "it to the image alone, in an entry of its own."
+        )
 
     def write(self, table: "TableBuilder", group: list[Step], x: int, out: int, spec: Spec) -> None:
         step = group[0]

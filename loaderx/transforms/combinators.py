@@ -16,6 +16,7 @@ from loaderx.spec import Spec
 from .advice import advice
 from .authoring import Author
 from .base import Transform, as_number, between
+from .kinds import Kind
 from .mix import MixTransform
 from .step import Call, Step
 
@@ -54,6 +55,15 @@ class Sequence(Transform):
         for op in self.ops:
             yield from op.leaves(spec)
             spec = op.output(spec)
+
+    @property
+    def does_nothing(self) -> bool:  # type: ignore[override]
+        return all(op.does_nothing for op in self.ops)
+
+    def for_kind(self, kind: Kind) -> Transform:
+        changed = [op.for_kind(kind) for op in self.ops]
+        same = all(new is op for new, op in zip(changed, self.ops, strict=True))
+        return self if same else self._with(changed)
 
     def for_labels(self) -> Transform:
         return self._with(op.for_labels() for op in self.ops)
@@ -184,6 +194,14 @@ class Branching(Transform):
     def leaves(self, spec: Spec) -> Iterator[tuple[Transform, Spec]]:
         for branch in self.branches:
             yield from branch.leaves(spec)
+
+    @property
+    def does_nothing(self) -> bool:  # type: ignore[override]
+        return all(branch.does_nothing for branch in self.branches)
+
+    def for_kind(self, kind: Kind) -> Transform:
+        same = all(branch.for_kind(kind) is branch for branch in self.branches)
+        return self if same else self._with(lambda branch: branch.for_kind(kind))
 
     def for_labels(self) -> Transform:
         return self._with(lambda branch: branch.for_labels())

@@ -9,6 +9,7 @@ from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
 
 from .base import Parameter, Transform, image_shape
+from .kinds import IMAGE, Kind
 from .sample import SampleTransform
 from .step import Call, Step
 from .values import check_numbers, full_scale
@@ -82,6 +83,9 @@ class ImageTransform(SampleTransform):
             "after it."
         )
 
+    def for_kind(self, kind: Kind) -> Transform:
+        return self if kind == IMAGE else Identity()
+
     def for_labels(self) -> Transform:
         return Identity()
 
@@ -104,6 +108,7 @@ class Identity(SampleTransform):
 
     function = staticmethod(nothing)
     in_place = True
+    does_nothing = True
     takes_rng = False
 
     def __init__(self) -> None:

@@ -9,13 +9,6 @@ from loaderx.spec import Spec
 from .base import Parameter
 from .sample import SampleTransform
 
-NAMES = ("length", "lengths")
-
-
-def is_length(name: str, spec: Spec) -> bool:
-    """Whether a field holds lengths: by the last word of its name, and as single integers."""
-    return name.split("_")[-1] in NAMES and spec.shape == () and spec.dtype.kind in "iu"
-
 
 def at_most(x: Any, most: int) -> None:
     """A length behind a cut."""

@@ -8,6 +8,7 @@ from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
 
 from .base import Parameter, Transform
+from .kinds import NUMBERS, Kind
 from .sample import SampleTransform
 from .step import Call, Step
 
@@ -16,19 +17,12 @@ if TYPE_CHECKING:
 
     from .moving import MovingTransform
 
-# How many numbers a row has, by the last word of the field's name.
-NUMBERS = {"boxes": 4, "bboxes": 4, "bbox": 4, "keypoints": 2}
 VALID = "_valid"
 
 
-def is_points(name: str) -> bool:
-    """Whether a field holds points by its name: `boxes`, `bboxes`, `bbox`, `keypoints`, `face_boxes`."""
-    return name.split("_")[-1] in NUMBERS
-
-
-def check_points(name: str, spec: Spec) -> None:
+def check_points(name: str, spec: Spec, kind: Kind) -> None:
     """Refuse what cannot be boxes or keypoints."""
-    numbers = NUMBERS[name.split("_")[-1]]
+    numbers = NUMBERS[kind]
     if len(spec.shape) != 2 or spec.shape[1] != numbers or spec.dtype != np.float32:
         rows = "(left, top, right, bottom)" if numbers == 4 else "(x, y)"
         raise ArgumentError(

@@ -20,11 +20,11 @@ Call: TypeAlias = Callable[[NDArray[Any], int, int, tuple[int, ...]], NDArray[An
 
 @dataclass(frozen=True)
 class Step:
-    """One op of a chain, with the key of its draws; a field that `follows` an image is sampled, never mixed.
+    """One op of a chain, with the key of its draws; a field that `follows`, as labels do, is sampled and never mixed.
 
     At `most` so many entries of its samples along their first axis are data, and not padding. `image` is the spec of
-    the first field of its entry, which an op on whole batches needs; `spec` is that of its own samples, once the steps
-    that run as one pass are known.
+    the image of its entry; for an op on whole batches, which needs it, that of the first field. `spec` is that of its own
+    samples, once the steps that run as one pass are known.
     """
 
     transform: Transform

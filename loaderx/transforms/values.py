@@ -10,7 +10,7 @@ from loaderx.errors import ArgumentError
 from loaderx.kernels import normalization
 from loaderx.spec import Spec
 
-from .base import Parameter, image_shape
+from .base import Parameter, Transform, image_shape
 from .sample import SampleTransform
 from .scale import ScaleTransform
 
@@ -159,6 +159,11 @@ class Cast(SampleTransform):
     def output(self, spec: Spec) -> Spec:
         check_numbers(spec, self.name)
         return Spec(spec.shape, self._dtype)
+
+    def for_points(self, image: Spec) -> Transform:
+        from .image import Identity
+
+        return Identity()
 
     def parameters(self, spec: Spec) -> dict[str, Parameter]:
         return {}

@@ -23,8 +23,6 @@ def test_the_catalogue_is_complete():
         SkeletonShear JointJitter JointDrop FrameDrop TemporalCrop LeftRightFlip CenterOnJoint MaskTokens
         SpanCorruption PadTo RandomCrop CenterCrop Pad PadIfNeeded LetterBox RandomFlip Resize RandomResizedCrop
         Normalize ToFloat Cast Brightness Contrast Saturation Grayscale RandomErasing OneHot Identity Choice Channels
-        SpanCorruption PadTo RandomCrop CenterCrop Pad RandomFlip Resize RandomResizedCrop Normalize ToFloat Cast
-        Brightness Contrast Saturation Grayscale RandomErasing OneHot Identity Choice Channels
         AutoAugment RandomOrder SomeOf D4
         CoarseDropout RandomBrightnessContrast RGBShift Sepia FancyPCA PhotometricDistort MultiplicativeNoise ShotNoise
         ISONoise MotionBlur MedianBlur Defocus Downscale JPEGCompression

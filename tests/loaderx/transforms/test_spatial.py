@@ -701,8 +701,9 @@ def test_an_image_and_its_mask_show_the_same_window():
     x = images()
     ops = [T.RandomCrop((7, 10), pad=3), T.RandomFlip(), T.ToFloat()]
     out = together(ops, image=x, mask=x[..., 1].copy())
-    np.testing.assert_array_equal(out["image"][..., 1], out["mask"])
-    assert not np.array_equal(out["mask"] * 255, x[..., 1])
+    np.testing.assert_array_equal(out["image"][..., 1], out["mask"] * np.float32(1 / 255))
+    assert out["mask"].dtype == np.uint8
+    assert not np.array_equal(out["mask"], x[..., 1])
 
 
 @pytest.mark.parametrize(("size", "interpolation"), [((4, 21), "bilinear"), ((3, 5), "area")])
