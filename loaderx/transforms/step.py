@@ -23,8 +23,8 @@ class Step:
     """One op of a chain, with the key of its draws; a field that `follows`, as labels do, is sampled and never mixed.
 
     At `most` so many entries of its samples along their first axis are data, and not padding. `image` is the spec of
-    the image of its entry; for an op on whole batches, which needs it, that of the first field. `spec` is that of its own
-    samples, once the steps that run as one pass are known.
+    the image of its entry; for an op on whole batches, which needs it, that of the first field. `spec` is that of its
+    own samples, once the steps that run as one pass are known.
     """
 
     transform: Transform
