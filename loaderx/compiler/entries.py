@@ -250,11 +250,15 @@ class Book:
         if not op.sees_kinds or not found.has_image:
             return found
         entry.kinds = found
-        for (name, spec), possible in zip(fields, found.possible, strict=True):
-            # What moves pixels does the same to an image and to values.
-            alike = LABELS not in possible and all(op.for_kind(kind) is op for kind in possible)
-            if len(possible) > 1 and not alike:
-                raise uncertain(name, spec, possible, op.name)
+        # What moves pixels does the same to an image and to values.
+        open_fields = [
+            (name, spec, possible)
+            for (name, spec), possible in zip(fields, found.possible, strict=True)
+            if len(possible) > 1
+            and (LABELS in possible or any(op.for_kind(kind) is not op for kind in possible))
+        ]
+        if open_fields:
+            raise uncertain(op.name, open_fields)
         # Labels and values alone can be moved.
         if op.spatial and found.possible[found.lead][0] not in (*POINTS, LENGTH):
             return found
@@ -314,7 +318,8 @@ def _check_sizes(op: Transform, images: Sequence[Chain]) -> None:
     if len(set(sizes.values())) > 1:
         raise ArgumentError(
             f"{op.name}: fields that move together must have the same height and width, got {sizes}. Boxes and "
-            f"keypoints are known by the last word of their names: {', '.join(POINTS_WORDS)}."
+            f"keypoints are known by the last word of their names: {', '.join(POINTS_WORDS)}; "
+            "or by `kinds`."
         )
 
 

@@ -141,13 +141,14 @@ def compared_to_first(fields: Sequence[tuple[str, Spec]], given: Mapping[str, Ki
     return _without_image(told, [spec for _, spec in fields])
 
 
-def uncertain(name: str, spec: Spec, possible: Sequence[Kind], op: str) -> ArgumentError:
-    """Return the error for an op that treats the possible kinds of a field differently."""
-    first, second = possible[:2]
+def uncertain(op: str, fields: Sequence[tuple[str, Spec, Sequence[Kind]]]) -> ArgumentError:
+    """Return the error for an op that treats the possible kinds of some fields differently."""
+    name, spec, (first, second, *_) = fields[0]
+    others = ", ".join(repr(other) for other, _, _ in fields[1:])
     return ArgumentError(
         f"{op}: the field {name!r}, {spec}, may be {_article(first)} or {_article(second)} here: neither its name nor "
         f"its dtype and shape next to the other fields tell. Give DataLoader(..., kinds={{{name!r}: {first!r}}}) or "
-        f"kinds={{{name!r}: {second!r}}}."
+        f"kinds={{{name!r}: {second!r}}}." + (f" Uncertain, too: {others}." if others else "")
     )
 
 

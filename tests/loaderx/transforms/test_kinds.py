@@ -262,6 +262,10 @@ def test_an_uncertain_field_is_refused_with_what_to_write(data, ops, field):
     refused(data, ops, *words)
 
 
+def test_all_uncertain_fields_are_named():
+    refused({"x": PHOTO, "y": PHOTO, "z": PHOTO}, [T.Rotate(9)], "field 'x'", "too: 'y', 'z'.")
+
+
 def test_a_given_kind_ends_the_uncertainty():
     twice = np.repeat(MASK[..., None], 3, -1)
     data = {"x": PHOTO, "y": twice}
