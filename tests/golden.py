@@ -229,7 +229,8 @@ def cases(folder):
     labelled = {"image": photographs(), "label": np.arange(6)}
     mixed = {("image", "label"): [T.MixUp(0.4)]}
     found["MixUp"] = labelled, {"image": [T.ToFloat()], "label": [T.OneHot(6)], **mixed}, {}
-    found["CutMix"] = labelled, {"label": [T.OneHot(6)], ("image", "label"): [T.CutMix()]}, {}
+    cut = {"image": [T.ToFloat()], "label": [T.OneHot(6)], ("image", "label"): [T.CutMix()]}
+    found["CutMix"] = labelled, cut, {}
     found["MixUp between"] = (
         photographs(),
         [*chain, lambda: T.MixUp(1.0), lambda: T.RandomFlip()],
