@@ -16,9 +16,13 @@ from loaderx import transforms as T  # noqa: N812 - as its users write it
 
 CHAINS: dict[str, list[Any]] = {
     "cifar": [T.RandomCrop((32, 32), pad=PAD), T.RandomFlip(), T.Normalize(MEAN, STD)],
-    "imagenet": [T.RandomResizedCrop(CROPPED), T.RandomFlip(), T.Normalize(MEAN, STD)],
+    "imagenet": [
+        T.RandomResizedCrop(CROPPED, antialias=False),
+        T.RandomFlip(),
+        T.Normalize(MEAN, STD),
+    ],
     "simclr": [
-        T.RandomResizedCrop(CROPPED),
+        T.RandomResizedCrop(CROPPED, antialias=False),
         T.RandomFlip(),
         T.Maybe(of.SIMCLR_JITTERED, T.ColorJitter(*of.SIMCLR_JITTER)),
         T.Grayscale(of.SIMCLR_GREY),
