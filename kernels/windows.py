@@ -500,9 +500,14 @@ def resize_window(
             continue
         target = floats_of(out, i, made)
         # The last pixel of a row is written channel by channel: its fourth float may belong to another sample.
-        stop = width - 1 if 3 <= channels <= 4 and inside else 0
+        stop = width - 1 if 3 <= channels <= 4 else 0
         for j in range(stop):
-            blend_pixel(line, near[j], far[j], part[j], scale, bias, whole, target, j * channels)
+            place = j * channels
+            if inside or near[j] >= 0:
+                blend_pixel(line, near[j], far[j], part[j], scale, bias, whole, target, place)
+            else:
+                for c in range(channels):
+                    target[place + c] = np.float32(fill[c]) * scale[c] + bias[c]
         for j in range(stop, width):
             for c in range(channels):
                 value = np.float32(fill[c])

@@ -13,9 +13,11 @@ from scipy import stats
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
+from loaderx.compiler.table import _groups
 from loaderx.kernels import windows
 from loaderx.kernels.distributions import Draws
 from loaderx.transforms.spatial import crop_window, flip_window, random_resized_window
+from loaderx.transforms.step import Step
 from tests import reference
 from tests.loaderx.transforms.images import Applied, apply, images
 
@@ -654,6 +656,26 @@ def test_what_cannot_be_one_pass_is_as_if_one_after_the_other(chain):
     ops, expected = CHAINS[chain]
     x = images()
     np.testing.assert_array_equal(apply(x, *ops), [expected(image) for image in x])
+
+
+FUSED = [
+    ([T.CenterCrop(6), T.RandomFlip(), T.Resize(4), T.RandomFlip(), T.Pad(1, fill=9), T.ToFloat()], 1),
+    ([T.Pad(2, border="edge"), T.Resize(4, interpolation="bicubic"), T.CenterCrop(2), T.Normalize(0.5, 0.2)], 1),
+    ([T.LetterBox((9, 20), fill=(1, 2, 3)), T.RandomFlip(), T.ToFloat()], 1),
+    ([T.PadIfNeeded(5, 5, fill=9), T.Resize(4)], 1),
+    ([T.Pad(1, fill=(3, 3, 3)), T.RandomCrop(4, pad=2, fill=3)], 1),
+    # The fill colour is mixed with pixels next to it.
+    ([T.PadIfNeeded(8, 5, fill=9), T.Resize(4)], 2),
+    ([T.CenterCrop(8), T.Resize(4)], 2),
+    ([T.Pad(1, fill=(3, 3, 4)), T.RandomCrop(4, pad=2, fill=3)], 2),
+    ([T.Resize(4), T.Resize(3)], 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ops", "passes"), FUSED)
+def test_windows_around_a_resize_are_one_pass_over_the_pixels(ops, passes):
+    steps = [Step(op, number) for number, op in enumerate(ops)]
+    assert len(_groups(steps, lx.Spec((7, 10, 3), np.uint8))) == passes
 
 
 def test_columns_of_a_table_are_normalized_one_by_one_behind_a_window_too():
