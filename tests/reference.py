@@ -984,7 +984,7 @@ def median_of_square(x, side, network, ring, values):
 
 
 def to_planes(x, white, light, blue, red):
-    """Whole planes, by the matrix of JFIF; the image goes on with its edge."""
+    """Whole planes, by the matrix of JFIF; pixels outside repeat the edge."""
     grow = [(0, light.shape[0] - x.shape[0]), (0, light.shape[1] - x.shape[1]), (0, 0)]
     share = np.pad(x[..., :3], grow, mode="edge").astype(np.float32) * np.float32(255 / white)
     levels = np.floor(np.clip(share, 0, 255) + np.float32(0.5)).astype(np.float64)
