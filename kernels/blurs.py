@@ -56,7 +56,7 @@ def mean_of_runs(
 
 @kernel
 def median_of_square(x: Any, side: Any, network: Any, ring: Any, values: Any) -> None:
-    """x becomes the median of `side` x `side` pixels around each pixel; the image goes on with its edge outside.
+    """x becomes the median of `side` x `side` pixels around each pixel; pixels outside repeat the edge.
 
     `network` is pairs of places: after all exchanges the median is in the middle. `ring` has `side` rows, each with
     room for a row and side - 1 pixels; `values` has a row for each neighbour, with room for SORTED values.

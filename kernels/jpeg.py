@@ -66,7 +66,7 @@ def _level(value: Any, white: Any) -> Any:
 def to_planes(x: Any, white: Any, light: Any, blue: Any, red: Any) -> None:
     """The brightness of every pixel, and blue and red against it for squares of 2 x 2; 128 is subtracted of all.
 
-    Planes are larger than the image: it goes on with its edge outside. Those of colours are not written for grey ones.
+    Planes are larger than the image: pixels outside repeat its edge. Those of colours are not written for grey ones.
     """
     height, width, channels = x.shape
     half = np.float32(0.5)

@@ -1037,6 +1037,44 @@ def median_of_square(x, side, network, ring, values):
     x[...] = np.median(squares, axis=(3, 4))
 
 
+def to_planes(x, white, light, blue, red):
+    """Whole planes, by the matrix of JFIF; pixels outside repeat the edge."""
+    grow = [(0, light.shape[0] - x.shape[0]), (0, light.shape[1] - x.shape[1]), (0, 0)]
+    share = np.pad(x[..., :3], grow, mode="edge").astype(np.float32) * np.float32(255 / white)
+    levels = np.floor(np.clip(share, 0, 255) + np.float32(0.5)).astype(np.float64)
+    if x.shape[2] < 3:
+        light[...] = levels[..., 0] - 128
+        return
+    light[...] = np.floor(levels @ [0.299, 0.587, 0.114] + 0.5) - 128
+    bias = 1 + np.arange(blue.shape[1]) % 2
+    for plane, weights in ((blue, [-0.168736, -0.331264, 0.5]), (red, [0.5, -0.418688, -0.081312])):
+        chroma = np.floor(levels @ weights + 0.5)
+        plane[...] = (chroma.reshape(len(plane), 2, -1, 2).sum(axis=(1, 3)) + bias) // 4
+
+
+def enlarged(plane, height, width):
+    """Twice as large, three parts of the nearer value and one of the farther one, down and across."""
+    small = plane[: (height + 1) // 2, : (width + 1) // 2].astype(np.float64)
+    around = np.pad(small, 1, mode="edge")
+    rows = np.stack([3 * around[1:-1] + around[:-2], 3 * around[1:-1] + around[2:]], axis=1)
+    rows = rows.reshape(-1, around.shape[1])
+    before, behind = 3 * rows[:, 1:-1] + rows[:, :-2] + 8, 3 * rows[:, 1:-1] + rows[:, 2:] + 7
+    both = np.stack([before, behind], axis=2).reshape(len(rows), -1)
+    return np.floor(both / 16)[:height, :width]
+
+
+def from_planes(light, blue, red, white, lines, x):
+    height, width, channels = x.shape
+    level = light[:height, :width].astype(np.float64) + 128
+    colours = level[..., None]
+    if channels >= 3:
+        towards = [enlarged(plane, height, width) for plane in (blue, red)]
+        weights = np.array([[0, 1.402], [-0.344136, -0.714136], [1.772, 0]])
+        colours = level[..., None] + np.stack(towards, axis=2) @ weights.T
+    shares = np.clip(np.floor(colours + 0.5), 0, 255) * (white / 255)
+    x[..., :3] = shares if x.dtype.kind == "f" else np.floor(shares + 0.5)
+
+
 def quantise_blocks(plane, table, cosines, waves, strip, other):
     """By the transform of SciPy, in float64."""
     for top, left in itertools.product(*(range(0, size, 8) for size in plane.shape)):

@@ -152,7 +152,7 @@ def median_blur(
 class MedianBlur(ImageTransform):
     """Median of `size` x `size` pixels, 3 or 5, in each channel (OpenCV's, and Albumentations' MedianBlur).
 
-    With (3, 5) either is drawn. Outside, the image goes on with its edge.
+    With (3, 5) either is drawn. Pixels outside of the image repeat its edge.
     """
 
     function = staticmethod(median_blur)

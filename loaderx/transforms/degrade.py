@@ -104,8 +104,8 @@ def downscale(
 class Downscale(ImageTransform):
     """Shrunk by a factor and enlarged to its size again, so that detail is lost (Albumentations' Downscale).
 
-    `scale` is a factor up to 1, or a range. "nearest" takes the pixel in the middle of what becomes one and repeats it;
-    "bilinear" takes the mean of what becomes one, and mixes between them on the way back.
+    `scale` is a factor up to 1, or a range. "nearest" keeps the middle pixel of each cell and repeats it. "bilinear"
+    shrinks by the mean of each cell (area), and enlarges by bilinear interpolation.
     """
 
     function = staticmethod(downscale)

@@ -51,3 +51,24 @@ def test_planes_of_one_colour_become_that_colour_again(shape, dtype):
     jpeg.from_planes(light, blue, red, white, np.empty((2, 8), np.float32), out)
     np.testing.assert_allclose(out, x, atol=1.01 / 255 * white)
     np.testing.assert_array_equal(out[..., 3:], x[..., 3:])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("shape", [(13, 22, 3), (16, 16, 4), (3, 2, 1), (1, 1, 3)])
+def test_planes_equal_their_twins(shape, dtype):
+    white = 255.0 if dtype == np.uint8 else 1.0
+    x = (np.random.default_rng(0).random(shape) * white).astype(dtype)
+    found, expected = (
+        [np.zeros((16, 32), np.float32), *np.zeros((2, 8, 16), np.float32)] for _ in range(2)
+    )
+    jpeg.to_planes(x, white, *found)
+    reference.to_planes(x, white, *expected)
+    # A half, where float32 and float64 are rounded to one side each, is a level.
+    for plane, twin in zip(found, expected, strict=True):
+        assert np.max(np.abs(plane - twin)) <= 1
+        assert np.mean(plane != twin) < 0.02
+    out, again, lines = x.copy(), x.copy(), np.empty((2, 16), np.float32)
+    jpeg.from_planes(*expected, white, lines, out)
+    reference.from_planes(*expected, white, lines, again)
+    np.testing.assert_allclose(out, again, atol=1.001 * white / 255)
+    assert np.mean(np.abs(out.astype(float) - again) > 0.5 * white / 255) < 0.005
