@@ -110,11 +110,11 @@ def families(size: int) -> dict[str, list[Op]]:
             op(T.Grayscale),
             op(T.ChannelShuffle, 1.0),
             op(T.ChannelDrop, 1.0),
-            op(T.RandomBrightnessContrast, (0.2, 0.2), (1.4, 1.4)),
             op(T.RGBShift, 0.3),
             op(T.FancyPCA, 2.0),
             op(T.Sepia),
             op(T.PhotometricDistort, probability=1.0),
+            op(T.RandomBrightnessContrast, (0.2, 0.2), (1.4, 1.4)),
         ],
         "tones": [
             op(T.Gamma, (0.45, 0.45)),
@@ -152,6 +152,7 @@ def policies() -> dict[str, list[Op]]:
     return {
         "RandAugment": [op(T.RandAugment, 2, 15)],
         "TrivialAugment": [op(T.TrivialAugment)],
+        "AutoAugment": [op(T.AutoAugment)],
         "AugMix": [op(T.AugMix, 8)],
         "OneOf": [op(T.OneOf, T.Invert(), T.Grayscale(), T.GaussianBlur(3.0))],
         "Maybe": [op(T.Maybe, 0.5, T.Rotate(40), noisy)],

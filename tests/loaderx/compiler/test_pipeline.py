@@ -401,4 +401,5 @@ def test_small_arrays_stay_in_one_thread():
     before = threading.active_count()
     run = lx.pipeline(CHAIN)
     run(IMAGES[0])
-    assert threading.active_count() == before
+    # Threads of tests before this one may end meanwhile.
+    assert threading.active_count() <= before
