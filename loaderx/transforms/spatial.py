@@ -379,6 +379,12 @@ def _check_interpolation(name: str, allowed: tuple[str, ...]) -> str:
     return name
 
 
+def _check_antialias(value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise ArgumentError(f"`antialias` (={value!r}) must be True or False.")
+    return bool(value)
+
+
 def Resize(  # noqa: N802 - a transform like the others to its users
     size: int | tuple[int, int] | None = None,
     *,
@@ -405,7 +411,7 @@ def Resize(  # noqa: N802 - a transform like the others to its users
     if rule != "size" and not is_integer(given[rule], 1):
         raise ArgumentError(f"`{rule}` (={given[rule]!r}) must be an integer of at least 1.")
     wanted = _Size(rule, pair(rule, given.get(rule)))
-    antialias = bool(antialias)
+    antialias = _check_antialias(antialias)
     made: Transform = (
         _ResizeArea(wanted)
         if interpolation == "area"
@@ -445,7 +451,7 @@ class LetterBox(Sequence):
         both = pair("size", size)
         _check_interpolation(interpolation, INTERPOLATIONS)
         super().__init__(
-            _ResizeWindow(_Size("fits", both), interpolation, bool(antialias)),
+            _ResizeWindow(_Size("fits", both), interpolation, _check_antialias(antialias)),
             _Box(both, fill=fill, fill_mask=fill_mask),
         )
 
@@ -501,7 +507,7 @@ class RandomResizedCrop(WindowTransform):
         self._size = pair("size", size)
         self._ranges = (*positive_range("scale", scale, 1), *positive_range("ratio", ratio))
         self.interpolation = _check_interpolation(interpolation, INTERPOLATIONS)
-        self.antialias = bool(antialias)
+        self.antialias = _check_antialias(antialias)
 
     def output(self, spec: Spec) -> Spec:
         if self.interpolation != "nearest":

@@ -879,3 +879,15 @@ def test_what_is_no_image_is_refused_by_every_op(op, shape):
     with pytest.raises(lx.ArgumentError, match=rf"{op.name} .*takes .*not uint8\[") as caught:
         lx.pipeline([op])(np.zeros((2, *shape), np.uint8), batch=True)
     assert "op 0 of `transforms`" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("value", ["no", None, 1])
+@pytest.mark.parametrize(
+    "make",
+    [T.Resize, T.RandomResizedCrop, T.LetterBox, lambda *_, **options: T.MultiCrop(**options)],
+)
+def test_antialiasing_is_on_or_off(make, value):
+    with pytest.raises(
+        lx.ArgumentError, match=f"`antialias` \\(={value!r}\\) must be True or False"
+    ):
+        make(8, antialias=value)
