@@ -2,6 +2,7 @@
 
 import copy
 import math
+from abc import abstractmethod
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -156,8 +157,9 @@ class _Centered(FilledWindow):
         size = self._result(spec)
         return size[0] > spec.shape[0] or size[1] > spec.shape[1]
 
+    @abstractmethod
     def _result(self, spec: Spec) -> tuple[int, int]:
-        raise NotImplementedError
+        """Return the height and width of what comes out."""
 
     def output(self, spec: Spec) -> Spec:
         image_shape(spec, self.name)

@@ -129,7 +129,7 @@ def standardised(epochs):
     )
 
 
-@pytest.mark.parametrize("rows", [5, 8, 16, 64, 1000, pytest.param(5000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rows", EPOCHS)
 def test_epochs_are_as_random_as_permutations_of_numpy(rows):
     for name, distance in standardised(loaderx_epochs(rows)).items():
         assert abs(distance) < 4, name

@@ -284,7 +284,8 @@ def test_debug_mode_takes_the_same_ways(policy, monkeypatch):
     compiled = apply(samples, policy)
     assert compiled.dtype == np.uint8
     changed = np.any(compiled != samples, axis=(1, 2, 3))
-    assert changed.mean() > 0.5
+    # Many of AutoAugment's ops have low probabilities.
+    assert changed.mean() > (0.5 if isinstance(policy, T.AutoAugment) else 0.6)
     monkeypatch.setenv("LOADERX_DEBUG", "1")
     np.testing.assert_array_equal(apply(samples, policy), compiled)
 
