@@ -501,9 +501,12 @@ def resize_window(
         target = floats_of(out, i, made)
         # The last pixel of a row is written channel by channel: its fourth float may belong to another sample.
         stop = width - 1 if 3 <= channels <= 4 else 0
-        for j in range(stop):
+        if inside:
+            for j in range(stop):
+                blend_pixel(line, near[j], far[j], part[j], scale, bias, whole, target, j * channels)
+        for j in range(0 if inside else stop):
             place = j * channels
-            if inside or near[j] >= 0:
+            if near[j] >= 0:
                 blend_pixel(line, near[j], far[j], part[j], scale, bias, whole, target, place)
             else:
                 for c in range(channels):
