@@ -12,19 +12,30 @@ from numba.core import cgutils, config, types
 from numba.extending import intrinsic, overload
 
 LANES = ir.VectorType(ir.FloatType(), 4)
+PAIRS = ir.VectorType(ir.FloatType(), 8)
+# Two pixels are mixed at once of at most so many pixels each.
+PAIRED_TAPS = 4
 # So many pixels are mirrored at once.
 MIRRORED = 16
 
 if config.DISABLE_JIT:
 
-    def blend_pixel(
-        line: Any, near: int, far: int, share: Any, scale: Any, bias: Any, whole: bool, out: Any, place: int
-    ) -> None:  # fmt: skip
-        """Four channels between two pixels of a line, rounded if `whole`, times scale plus bias."""
-        value = line[near : near + 4] * (np.float32(1) - share) + line[far : far + 4] * share
-        if whole:
-            value = np.floor(value + np.float32(0.5))
-        out[place : place + 4] = value * scale[:4] + bias[:4]
+    def mix_pair(taps: int) -> Any:
+        """Two pixels of four channels, each of some pixels of a line by their shares."""
+
+        def mix_pixels(
+            line: Any, places: Any, shares: Any, pair: int, scale: Any, bias: Any, whole: bool, out: Any, channels: int
+        ) -> None:  # fmt: skip
+            for pixel in range(2):
+                value = np.zeros(4, np.float32)
+                for entry in range(2 * pair * taps + pixel, 2 * (pair + 1) * taps, 2):
+                    value += line[places[entry] : places[entry] + 4] * shares[4 * entry]
+                if whole:
+                    value = np.floor(value + np.float32(0.5))
+                place = (2 * pair + pixel) * channels
+                out[place : place + 4] = value * scale[:4] + bias[:4]
+
+        return mix_pixels
 
     def scale_pixel(source: Any, at: int, scale: Any, bias: Any, out: Any, place: int) -> None:
         """Four channels of a pixel times scale plus bias."""
@@ -101,46 +112,77 @@ else:
     reorder_021, reorder_102, reorder_120 = reorder(0, 2, 1), reorder(1, 0, 2), reorder(1, 2, 0)
     reorder_201, reorder_210 = reorder(2, 0, 1), reorder(2, 1, 0)
 
-    @intrinsic
-    def blend_pixel(typing_context, line, near, far, share, scale, bias, whole, out, place):
-        """Four channels between two pixels of a line, rounded if `whole`, times scale plus bias."""
-        if not (out.dtype == line.dtype == scale.dtype == bias.dtype == types.float32):
-            return None
-        signature = types.void(
-            line, types.intp, types.intp, types.float32, scale, bias, types.boolean, out, types.intp
-        )
+    def mix_pair(taps: int) -> Any:
+        """Two pixels of four channels, each of some pixels of a line by their shares."""
 
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            line, near, far, share, scale, bias, whole, out, place = arguments
-            kinds = signature.args
-
-            def address(kind: Any, array: Any, index: Any) -> Any:
-                return address_of(context, builder, kind, array, index, LANES)
-
-            def load(kind: Any, array: Any, index: Any) -> Any:
-                lanes = builder.load(address(kind, array, index))
-                lanes.align = 4
-                return lanes
-
-            zero = ir.Constant(ir.IntType(64), 0)
-            floor = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(LANES, [LANES]), "llvm.floor.v4f32"
+        @intrinsic
+        def mix_pixels(
+            typing_context, line, places, shares, pair, scale, bias, whole, out, channels
+        ):
+            """The places of a tap are next to each other, and so are its shares, once for every lane."""
+            floats = (line, shares, scale, bias, out)
+            if not all(array.dtype == types.float32 for array in floats):
+                return None
+            signature = types.void(
+                line, places, shares, types.intp, scale, bias, types.boolean, out, types.intp
             )
-            share = spread(builder, share)
-            rest = builder.fsub(constant(1.0), share)
-            value = builder.fadd(
-                builder.fmul(load(kinds[0], line, near), rest),
-                builder.fmul(load(kinds[0], line, far), share),
-            )
-            rounded = builder.call(floor, [builder.fadd(value, constant(0.5))])
-            value = builder.select(cgutils.is_true(builder, whole), rounded, value)
-            value = builder.fadd(
-                builder.fmul(value, load(kinds[4], scale, zero)), load(kinds[5], bias, zero)
-            )
-            builder.store(value, address(kinds[7], out, place)).align = 4
-            return context.get_dummy_value()
 
-        return signature, generate
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                line, places, shares, pair, scale, bias, whole, out, channels = arguments
+                kinds = signature.args
+                number = ir.IntType(64)
+                both = ir.Constant(ir.VectorType(ir.IntType(32), 8), [*range(8)])
+                twice = ir.Constant(ir.VectorType(ir.IntType(32), 8), [*range(4)] * 2)
+                unused = ir.Constant(LANES, ir.Undefined)
+
+                def load(kind: Any, array: Any, index: Any, lanes: Any) -> Any:
+                    loaded = builder.load(address_of(context, builder, kind, array, index, lanes))
+                    loaded.align = 4
+                    return loaded
+
+                def repeated(kind: Any, array: Any) -> Any:
+                    pixel = load(kind, array, number(0), LANES)
+                    return builder.shuffle_vector(pixel, unused, twice)
+
+                total = None
+                first = builder.mul(pair, number(2 * taps))
+                listed = context.make_array(kinds[1])(context, builder, places).data
+                for tap in range(taps):
+                    entry = builder.add(first, number(2 * tap))
+                    pixels = []
+                    for pixel in range(2):
+                        place = builder.load(
+                            builder.gep(listed, [builder.add(entry, number(pixel))])
+                        )
+                        pixels.append(load(kinds[0], line, builder.sext(place, number), LANES))
+                    share = load(kinds[2], shares, builder.mul(entry, number(4)), PAIRS)
+                    part = builder.fmul(builder.shuffle_vector(*pixels, both), share)
+                    total = part if total is None else builder.fadd(total, part)
+                floor = cgutils.get_or_insert_function(
+                    builder.module, ir.FunctionType(PAIRS, [PAIRS]), "llvm.floor.v8f32"
+                )
+                half = ir.Constant(PAIRS, [0.5] * 8)
+                rounded = builder.call(floor, [builder.fadd(total, half)])
+                total = builder.select(cgutils.is_true(builder, whole), rounded, total)
+                total = builder.fadd(
+                    builder.fmul(total, repeated(kinds[4], scale)), repeated(kinds[5], bias)
+                )
+                nothing = ir.Constant(PAIRS, ir.Undefined)
+                place = builder.mul(builder.mul(pair, number(2)), channels)
+                for pixel in range(2):
+                    half_of = ir.Constant(
+                        ir.VectorType(ir.IntType(32), 4), [4 * pixel + lane for lane in range(4)]
+                    )
+                    builder.store(
+                        builder.shuffle_vector(total, nothing, half_of),
+                        address_of(context, builder, kinds[7], out, place, LANES),
+                    ).align = 4
+                    place = builder.add(place, channels)
+                return context.get_dummy_value()
+
+            return signature, generate
+
+        return mix_pixels
 
     @intrinsic
     def filter_pixel(typing_context, line, places, shares, first, count, channels, at, out, place):
@@ -214,6 +256,9 @@ else:
         return signature, generate
 
 
+mix_pair_of_2, mix_pair_of_3, mix_pair_of_4 = mix_pair(2), mix_pair(3), mix_pair(PAIRED_TAPS)
+
+
 def reorder_threes(x: Any, first: int, second: int) -> int:
     """Pixels of three channels so that channels `first` and `second` come first; gives how many pixels were done."""
     return 0
@@ -243,11 +288,6 @@ def address_of(context: Any, builder: Any, kind: Any, array: Any, index: Any, la
     """Where the elements of a flat array lie from `index`, as lanes."""
     data = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), lanes.as_pointer())
-
-
-def constant(value: float) -> Any:
-    """The same number in every lane."""
-    return ir.Constant(LANES, [value] * 4)
 
 
 def spread(builder: Any, value: Any, lanes: Any = LANES) -> Any:

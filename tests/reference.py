@@ -12,7 +12,7 @@ import numpy as np
 from numba.core import config
 from scipy import fft
 
-from loaderx.kernels import noise, passes, samples, windows
+from loaderx.kernels import noise, passes, resizing, samples
 from loaderx.kernels.distributions import Draws
 
 WORD = 2**32
@@ -278,7 +278,7 @@ def compose_filter(before, start, extent, flipped, kind, antialias, shares, plac
             reach = (1, 2, 3)[kind] * wider
             first, stop = max(int(centre - reach + 0.5), 0), min(int(centre + reach + 0.5), extent)
             found = [
-                (place, windows.filter_share(kind, (place - centre + 0.5) * (1 / wider)))
+                (place, resizing.filter_share(kind, (place - centre + 0.5) * (1 / wider)))
                 for place in range(first, stop)
             ]
             # One after the other, as the kernel does: since Python 3.12 `sum` makes up for what is rounded away.
@@ -337,7 +337,7 @@ def finish_pixels(mixed, rows, columns, fill, scale, bias, whole, limits, out):
 
 def resize_window(
     x, rows, columns, row_shares, row_places, row_counts, column_shares, column_places, column_counts,
-    fill, scale, bias, whole, limits, line, made, near, far, part, out
+    fill, scale, bias, whole, limits, line, made, pair_places, pair_shares, out
 ):  # fmt: skip
     """First between rows, then between columns."""
     mixed = weighted(x, rows, row_shares, row_places, row_counts)

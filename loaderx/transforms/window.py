@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loaderx.errors import ArgumentError
-from loaderx.kernels import points, windows
+from loaderx.kernels import points, resizing, windows
 from loaderx.kernels.passes import element_name
+from loaderx.kernels.vectors import PAIRED_TAPS
 from loaderx.kernels.warping import share_dtype
 from loaderx.spec import Spec
 
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 # What mixes pixels, by the name of an interpolation.
 FILTERS = {
-    "bilinear": windows.BILINEAR,
-    "bicubic": windows.BICUBIC,
-    "lanczos": windows.LANCZOS,
+    "bilinear": resizing.BILINEAR,
+    "bicubic": resizing.BICUBIC,
+    "lanczos": resizing.LANCZOS,
 }
 INTERPOLATIONS = (*FILTERS, "nearest")
 
@@ -157,15 +158,16 @@ class WindowTransform(MovingTransform):
         given.append(table.workspace(Spec((size[1] * channels + 4,), precision)))
         made = width * channels + 4
         given.append(table.workspace(Spec((made,), precision)))
-        overshoots = tables.filters.kind != windows.BILINEAR
+        overshoots = tables.filters.kind != resizing.BILINEAR
         if precision == np.float64 or (overshoots and spec.dtype.kind in "iub"):
             given.append(table.workspace(Spec((size[0], made), precision)))
             exact = [*given, tables.drawn, image]
-            table.call(last, windows.resize_exactly, exact, x, out, sizes=size)
+            table.call(last, resizing.resize_exactly, exact, x, out, sizes=size)
             return
-        for dtype in (np.int32, np.int32, np.float32):
-            given.append(table.workspace(Spec((width,), dtype)))
-        table.call(last, windows.resize_window, [*given, image], x, out, sizes=size)
+        pairs = width // 2 * 2 * PAIRED_TAPS
+        given.append(table.workspace(Spec((pairs,), np.int32)))
+        given.append(table.workspace(Spec((4 * pairs,), np.float32)))
+        table.call(last, resizing.resize_window, [*given, image], x, out, sizes=size)
 
     def write_tables(
         self, table: "TableBuilder", step: Step, image: Spec, result: Spec, before: Tables
@@ -192,7 +194,7 @@ class WindowTransform(MovingTransform):
             return made
         kind = FILTERS[str(self.interpolation)]
         down, across = (
-            windows.most_taps(kind, self.antialias, *sizes)
+            resizing.most_taps(kind, self.antialias, *sizes)
             for sizes in zip(before.size, (tall, wide), strict=True)
         )
         filters = Filters(kind, (tall, wide), (down, across), np.dtype(share_dtype(image.dtype)))
@@ -202,7 +204,7 @@ class WindowTransform(MovingTransform):
         made = Tables(place, (tall, wide), filters, table.start_of(place) + begin, drawn)
         given = [drawn, value(kind), value(self.antialias)]
         given += [*before.lines("x"), *made.lines("out"), *lines]
-        table.call(step, windows.filter_tables, given, before.place, made.place)
+        table.call(step, resizing.filter_tables, given, before.place, made.place)
         return made
 
 

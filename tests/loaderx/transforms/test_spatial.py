@@ -14,7 +14,7 @@ from scipy import stats
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
 from loaderx.compiler.table import _groups
-from loaderx.kernels import windows
+from loaderx.kernels import resizing
 from loaderx.kernels.distributions import Draws
 from loaderx.transforms.spatial import crop_window, flip_window, random_resized_window
 from loaderx.transforms.step import Step
@@ -22,9 +22,9 @@ from tests import reference
 from tests.loaderx.transforms.images import Applied, apply, images
 
 FILTERS = {
-    "bilinear": (windows.BILINEAR, Image.Resampling.BILINEAR),
-    "bicubic": (windows.BICUBIC, Image.Resampling.BICUBIC),
-    "lanczos": (windows.LANCZOS, Image.Resampling.LANCZOS),
+    "bilinear": (resizing.BILINEAR, Image.Resampling.BILINEAR),
+    "bicubic": (resizing.BICUBIC, Image.Resampling.BICUBIC),
+    "lanczos": (resizing.LANCZOS, Image.Resampling.LANCZOS),
 }
 
 
@@ -38,7 +38,7 @@ def resized(image, size, window=None, interpolation="bilinear", antialias=True):
     top, tall, left, wide = window or (0, height, 0, width)
     tables = [np.arange(count) for count in size]
     for total, start, extent, count in ((height, top, tall, size[0]), (width, left, wide, size[1])):
-        taps = windows.most_taps(kind, antialias, total, count)
+        taps = resizing.most_taps(kind, antialias, total, count)
         filters = (
             np.zeros(taps * count, precision),
             np.zeros(taps * count, int),
@@ -52,7 +52,7 @@ def resized(image, size, window=None, interpolation="bilinear", antialias=True):
     ones, zeros = np.ones(channels, np.float32), np.zeros(channels, np.float32)
     out = np.empty((*size, channels), image.dtype)
     twin = reference.resize_exactly if exact else reference.resize_window
-    spaces = [*[None] * 3, (top, tall, False, left, wide, False)] if exact else [None] * 5
+    spaces = [*[None] * 3, (top, tall, False, left, wide, False)] if exact else [None] * 4
     twin(pixels, *tables, zeros, ones, zeros, whole, limits, *spaces, out)
     return out.reshape(*size, *image.shape[2:])
 
