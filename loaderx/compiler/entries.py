@@ -14,6 +14,7 @@ from loaderx.spec import Spec
 from loaderx.transforms.authoring import Author
 from loaderx.transforms.base import Transform
 from loaderx.transforms.channels import USUAL, Channels, check_channels
+from loaderx.transforms.combinators import left_to_chance
 from loaderx.transforms.kinds import (
     IMAGE,
     LABELS,
@@ -331,7 +332,9 @@ def as_op(op: Any) -> Any:
         raise ArgumentError(f"{type(op).__name__} must be the last of its list of transforms.")
     # A class, or what looks like one to its users: Resize.
     makes_op = inspect.isclass(op) or (op is Resize)
-    if isinstance(op, Transform | Channels):
+    if isinstance(op, Transform):
+        return left_to_chance(op)
+    if isinstance(op, Channels):
         return op
     if callable(op) and not makes_op:
         return PythonFunction(op)

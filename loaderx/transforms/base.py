@@ -63,6 +63,13 @@ class Transform(Written, ABC):
     does_nothing: bool = False
     # Whether it needs to know how many entries of a sample along its first axis are data, and not padding.
     takes_length: bool = False
+    # With which probability it happens to a sample. Below 1 a chain chooses: see `left_to_chance`. Ops whose compiled
+    # code draws whether they happen leave it at 1.
+    chance: float = 1.0
+
+    def happens_with(self, probability: float) -> None:
+        """Let this op happen to a sample with `probability`: the call of a constructor that has this argument."""
+        self.chance = between("probability", probability, 0, 1)
 
     def add_to(self, chain: "Chain", step: "Step") -> None:
         """Add a step of this op to a chain."""
