@@ -1,5 +1,6 @@
 """What a user writes as `transforms` -> a chain of ops per field."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -272,7 +273,7 @@ class Book:
 
     def _examine(self, op: Transform, chain: Chain) -> None:
         """Refuse what is not an image, and warn of values on another scale."""
-        for own, spec in op.leaves(chain.output):
+        for own, spec, before in op.leaves(chain.output):
             if own.takes_length and chain.length is None:
                 raise ArgumentError(
                     f"transform {own.name!r} takes the length of a sample: name the field that has it behind the "
@@ -282,7 +283,9 @@ class Book:
                 check_channels(spec, own.name, chain.channels)
             own.output(spec)  # what it cannot take at all is an error, and worth no warning
             kind = own.caution_kind or type(own)
-            found = None if kind in self._warned else own.caution(spec, lambda: largest(chain))
+            if kind in self._warned:
+                continue
+            found = own.caution(spec, functools.partial(largest, chain, before))
             if found is not None:
                 self._warned.add(kind)
                 warn(found)

@@ -100,9 +100,9 @@ class Transform(Written, ABC):
         """What is wrong with the scale of the values that this op gets, if anything; `largest` of them is looked up."""
         return None
 
-    def leaves(self, spec: Spec) -> Iterator[tuple["Transform", Spec]]:
-        """Yield the ops inside of this one, or itself, each with the spec that it gets."""
-        yield self, spec
+    def leaves(self, spec: Spec, before: "tuple[Transform, ...]" = ()) -> Iterator["Leaf"]:
+        """Yield the ops inside of this one, or itself, each with the spec that it gets and the ops `before` it."""
+        yield self, spec, before
 
     def flattened(self, step: "Step") -> list["Step"]:
         """Return the steps that this one stands for: others may then run in one pass with them."""
@@ -144,6 +144,10 @@ class Transform(Written, ABC):
     def for_points(self, image: Spec) -> "Transform":
         """The op that moves boxes and keypoints as this one moves the pixels of an image."""
         raise ArgumentError(f"{self.name} cannot move boxes or keypoints along with an image.")
+
+
+# An op without others inside, the spec that it gets, and the ops before it since the step that it is a part of began.
+Leaf: TypeAlias = tuple[Transform, Spec, tuple[Transform, ...]]
 
 
 def image_shape(spec: Spec, name: str) -> tuple[int, int, int]:

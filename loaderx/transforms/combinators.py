@@ -15,7 +15,7 @@ from loaderx.spec import Spec
 
 from .advice import advice
 from .authoring import Author
-from .base import Transform, as_number, between
+from .base import Leaf, Transform, as_number, between
 from .kinds import Kind
 from .mix import MixTransform
 from .step import Call, Step
@@ -51,9 +51,9 @@ class Sequence(Transform):
     def interpret(self, step: Step, spec: Spec, compiled: Any) -> Call:
         return in_sequence(step.inside(self.ops), spec, compiled)
 
-    def leaves(self, spec: Spec) -> Iterator[tuple[Transform, Spec]]:
-        for op in self.ops:
-            yield from op.leaves(spec)
+    def leaves(self, spec: Spec, before: tuple[Transform, ...] = ()) -> Iterator[Leaf]:
+        for place, op in enumerate(self.ops):
+            yield from op.leaves(spec, (*before, *self.ops[:place]))
             spec = op.output(spec)
 
     @property
@@ -191,9 +191,9 @@ class Branching(Transform):
         """Return every branch as a function of a sample, in plain Python."""
         return [in_sequence(steps, spec, compiled) for steps in self._steps(step)]
 
-    def leaves(self, spec: Spec) -> Iterator[tuple[Transform, Spec]]:
+    def leaves(self, spec: Spec, before: tuple[Transform, ...] = ()) -> Iterator[Leaf]:
         for branch in self.branches:
-            yield from branch.leaves(spec)
+            yield from branch.leaves(spec, before)
 
     @property
     def does_nothing(self) -> bool:  # type: ignore[override]
