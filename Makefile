@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # PyTorch is large, and not needed for anything else.
 FRAMEWORKS := .venv-frameworks
+# So are torchvision, which needs a release of PyTorch of its own, and Albumentations.
+ORACLES := .venv-oracles
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 
 # How many processes share the tests: files of tests, so that what one of them compiles is compiled once, but for the
@@ -17,13 +19,14 @@ CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-frameworks soak lint types bench gallery clean
+.PHONY: help demo test test-long test-frameworks test-oracles soak lint types bench gallery clean
 
 help:
 	@echo "make demo       train a small Flax model on the digits data set and report accuracy and speed"
 	@echo "make test       run the tests"
 	@echo "make test-long  run the tests that take long, too"
 	@echo "make test-frameworks  run the tests with PyTorch, in an environment of its own"
+	@echo "make test-oracles  compare ops with torchvision and Albumentations, in an environment of its own"
 	@echo "make soak       try random configurations, exits, kills, forks and signals for half an hour"
 	@echo "make lint       check style, formatting and the direction of imports"
 	@echo "make types      check types with mypy --strict"
@@ -43,6 +46,9 @@ test-long: $(VENV)/.installed-test
 test-frameworks: $(FRAMEWORKS)/.installed
 	$(FRAMEWORKS)/bin/python -m pytest tests/frameworks
 
+test-oracles: $(ORACLES)/.installed
+	$(ORACLES)/bin/python -m pytest tests/oracles
+
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m tests.soak
 
@@ -61,7 +67,7 @@ gallery: $(VENV)/.installed-test
 	$(BIN)/python examples/gallery.py loaderx/transforms
 
 clean:
-	rm -rf $(VENV) $(FRAMEWORKS) .peers build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(FRAMEWORKS) $(ORACLES) .peers build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	find . -type d -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # The stamps make a second run free of installing, and so of the network. One is written only after everything it
@@ -96,4 +102,9 @@ $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
 $(FRAMEWORKS)/.installed: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m venv --clear $(FRAMEWORKS)
 	$(FRAMEWORKS)/bin/python -m pip install --disable-pip-version-check --no-input --editable ".[test-frameworks]"
+	@touch $@
+
+$(ORACLES)/.installed: pyproject.toml | $(VENV)/.created
+	$(BIN)/python -m venv --clear $(ORACLES)
+	$(ORACLES)/bin/python -m pip install --disable-pip-version-check --no-input --editable ".[test-oracles]"
 	@touch $@

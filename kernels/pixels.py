@@ -77,6 +77,30 @@ def to_float16(x: Any, out: Any) -> None:
         out[k] = np.uint16(sign | half)
 
 
+@kernel
+def from_bfloat16(x: Any, out: Any) -> None:
+    """bfloat16 bits to the float32 bits of the same number."""
+    for k in range(x.shape[0]):
+        out[k] = np.uint32(x[k]) << np.uint32(16)
+
+
+@kernel
+def from_float16(x: Any, out: Any) -> None:
+    """float16 bits to the float32 bits of the same number, with subnormals, infinities and NaN."""
+    for k in range(x.shape[0]):
+        bits = np.uint32(x[k])
+        sign = np.uint32((bits & np.uint32(0x8000)) << np.uint32(16))
+        size = np.uint32(bits & np.uint32(0x7FFF))
+        # Exponents count from another number; those of infinity and NaN are the largest of both.
+        infinite = size >= np.uint32(0x7C00)
+        shift = np.uint32(0x70000000) if infinite else np.uint32(0x38000000)
+        normal = np.uint32((size << np.uint32(13)) + shift)
+        # Calculated for all numbers, so that the loop is vector code. Subnormals are in units of 2^-24.
+        subnormal = np.float32(np.float32(np.int32(size)) * np.float32(2.0**-24))
+        number = subnormal.view(np.uint32) if size < np.uint32(0x400) else normal
+        out[k] = np.uint32(sign | number)
+
+
 def saturate(value: Any, like: Any) -> Any:
     """A number as the dtype of the array `like`: rounded and clipped if that is an integer or a boolean."""
     dtype = like.dtype

@@ -23,6 +23,9 @@ sys.dont_write_bytecode = False
 
 # Tests with other frameworks run in an environment that has them: `make test-frameworks`.
 collect_ignore = ["frameworks"] if find_spec("torch") is None else []
+# So do comparisons with other libraries: `make test-oracles`.
+if find_spec("torchvision") is None or find_spec("albumentations") is None:
+    collect_ignore.append("oracles")
 
 DEFAULTS = {
     signal.SIGINT: signal.default_int_handler,

@@ -111,6 +111,12 @@ SIGNALS = {
     "SkeletonShear": (lambda: T.SkeletonShear(), (3, 10, 7, 2)),
     "TemporalCrop": (lambda: T.TemporalCrop(length=6), (3, 10, 7, 2)),
 }
+# Ops that a chain leaves to chance, on an image and what follows it.
+NEW_CONVENTIONS = {
+    "Rotate by chance": lambda: T.Rotate(30, probability=0.5),
+    "Brightness by chance": lambda: T.Brightness(0.5, probability=0.5),
+    "RandAugment by chance": lambda: T.RandAugment(probability=0.5),
+}
 TOKENS = {
     "MaskTokens": lambda: T.MaskTokens(99, 100),
     "PadTo": lambda: T.PadTo(40, 7),
@@ -262,6 +268,14 @@ def cases(folder):
         found[f"remainder {remainder}"] = photographs(), chain, {"remainder": remainder}
     found["weights"] = photographs(), chain, {"weights": [1, 2, 3, 4, 5, 6]}
     found["in order"] = photographs(), chain, {"shuffle": False}
+    for name, op in NEW_CONVENTIONS.items():
+        found[f"{name}, together"] = lambda op=op: together(op()), None, {}
+    found["TimeShift by chance"] = (
+        values((50,), np.float32),
+        [lambda: T.TimeShift(0.3, probability=0.5)],
+        {},
+    )
+    found["halves"] = values((*SIZE, 3), np.float16), chain, {}
     return found
 
 

@@ -382,6 +382,14 @@ def to_float16(x, out):
         out[...] = x.view(np.float32).astype(np.float16).view(np.uint16)
 
 
+def from_bfloat16(x, out):
+    out[...] = x.view(ml_dtypes.bfloat16).astype(np.float32).view(np.uint32)
+
+
+def from_float16(x, out):
+    out[...] = x.view(np.float16).astype(np.float32).view(np.uint32)
+
+
 def normalize_values(address, like, scale, bias, out):
     x = row_bytes(address, len(out) * like.itemsize).view(like.dtype).astype(np.float32)
     out[:] = x * np.resize(scale, len(out)) + np.resize(bias, len(out))

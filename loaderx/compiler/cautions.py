@@ -2,10 +2,17 @@
 
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.spec import Spec
+from loaderx.transforms.base import Transform
+from loaderx.transforms.combinators import Branching
+from loaderx.transforms.combinators import Sequence as Ops
 
 from .chain import Chain
 
@@ -22,18 +29,35 @@ def _is_ours(module: str) -> bool:
     return module.split(".")[0] == "loaderx"
 
 
-def largest(chain: Chain) -> float:
-    """The largest value of the first row behind the ops so far; 0 where that is not known."""
-    spec = chain.input
+def largest(chain: Chain, before: Sequence[Transform]) -> float:
+    """Return the largest value of the first row after the ops so far and those `before` an op; 0 if it is unknown."""
     with suppress(Exception):  # a row that cannot be read is reported at its step
         values = np.asarray(chain.first_sample(), np.float64)
-        for step in chain.steps:
-            op: Any = step.transform
-            if op.is_scaling:
-                scale, bias = op.scale_and_bias(spec)
-                values = values * scale + bias
-            elif not (op.takes_images or op.keeps_axes):
-                return 0.0
+        spec = chain.input
+        for op in (*(step.transform for step in chain.steps), *before):
+            values = _after(op, values, spec)
             spec = op.output(spec)
         return float(np.max(values, initial=0.0, where=np.isfinite(values)))
     return 0.0
+
+
+def _after(op: Any, values: NDArray[np.float64], spec: Spec) -> NDArray[np.float64]:
+    """Return values on the scale that an op leaves them on; raise where that is not known."""
+    if op.is_scaling:
+        scale, bias = op.scale_and_bias(spec)
+        scaled: NDArray[np.float64] = values * scale + bias
+        return scaled
+    if isinstance(op, Ops):
+        for own in op.ops:
+            values = _after(own, values, spec)
+            spec = own.output(spec)
+        return values
+    if isinstance(op, Branching):
+        # They may leave values on different scales, unless none of them changes it.
+        scales = [_after(branch, values, spec) for branch in op.branches]
+        known = all(scale is values for scale in scales)
+    else:
+        known = op.takes_images or op.keeps_axes or op.does_nothing
+    if not known:
+        raise LookupError(f"the scale of the values after {op.name} is not known")
+    return values

@@ -42,7 +42,7 @@ class CompiledSegment:
         # Code of users in it.
         self.authored: list[Transform] = []
         for step in steps:
-            self.authored += [op for op, _ in step.transform.leaves(spec) if op.checked]
+            self.authored += [op for op, _, _ in step.transform.leaves(spec) if op.checked]
             spec = step.transform.output(spec)
 
     def run(

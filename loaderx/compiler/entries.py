@@ -1,5 +1,6 @@
 """What a user writes as `transforms` -> a chain of ops per field."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from loaderx.spec import Spec
 from loaderx.transforms.authoring import Author
 from loaderx.transforms.base import Transform
 from loaderx.transforms.channels import USUAL, Channels, check_channels
+from loaderx.transforms.combinators import left_to_chance
 from loaderx.transforms.kinds import (
     IMAGE,
     LABELS,
@@ -271,7 +273,7 @@ class Book:
 
     def _examine(self, op: Transform, chain: Chain) -> None:
         """Refuse what is not an image, and warn of values on another scale."""
-        for own, spec in op.leaves(chain.output):
+        for own, spec, before in op.leaves(chain.output):
             if own.takes_length and chain.length is None:
                 raise ArgumentError(
                     f"transform {own.name!r} takes the length of a sample: name the field that has it behind the "
@@ -281,7 +283,9 @@ class Book:
                 check_channels(spec, own.name, chain.channels)
             own.output(spec)  # what it cannot take at all is an error, and worth no warning
             kind = own.caution_kind or type(own)
-            found = None if kind in self._warned else own.caution(spec, lambda: largest(chain))
+            if kind in self._warned:
+                continue
+            found = own.caution(spec, functools.partial(largest, chain, before))
             if found is not None:
                 self._warned.add(kind)
                 warn(found)
@@ -331,7 +335,9 @@ def as_op(op: Any) -> Any:
         raise ArgumentError(f"{type(op).__name__} must be the last of its list of transforms.")
     # A class, or what looks like one to its users: Resize.
     makes_op = inspect.isclass(op) or (op is Resize)
-    if isinstance(op, Transform | Channels):
+    if isinstance(op, Transform):
+        return left_to_chance(op)
+    if isinstance(op, Channels):
         return op
     if callable(op) and not makes_op:
         return PythonFunction(op)

@@ -63,6 +63,13 @@ class Transform(Written, ABC):
     does_nothing: bool = False
     # Whether it needs to know how many entries of a sample along its first axis are data, and not padding.
     takes_length: bool = False
+    # With which probability it happens to a sample. Below 1 a chain chooses: see `left_to_chance`. Ops whose compiled
+    # code draws whether they happen leave it at 1.
+    chance: float = 1.0
+
+    def happens_with(self, probability: float) -> None:
+        """Let this op happen to a sample with `probability`: the call of a constructor that has this argument."""
+        self.chance = between("probability", probability, 0, 1)
 
     def add_to(self, chain: "Chain", step: "Step") -> None:
         """Add a step of this op to a chain."""
@@ -93,9 +100,9 @@ class Transform(Written, ABC):
         """What is wrong with the scale of the values that this op gets, if anything; `largest` of them is looked up."""
         return None
 
-    def leaves(self, spec: Spec) -> Iterator[tuple["Transform", Spec]]:
-        """Yield the ops inside of this one, or itself, each with the spec that it gets."""
-        yield self, spec
+    def leaves(self, spec: Spec, before: "tuple[Transform, ...]" = ()) -> Iterator["Leaf"]:
+        """Yield the ops inside of this one, or itself, each with the spec that it gets and the ops `before` it."""
+        yield self, spec, before
 
     def flattened(self, step: "Step") -> list["Step"]:
         """Return the steps that this one stands for: others may then run in one pass with them."""
@@ -137,6 +144,10 @@ class Transform(Written, ABC):
     def for_points(self, image: Spec) -> "Transform":
         """The op that moves boxes and keypoints as this one moves the pixels of an image."""
         raise ArgumentError(f"{self.name} cannot move boxes or keypoints along with an image.")
+
+
+# An op without others inside, the spec that it gets, and the ops before it since the step that it is a part of began.
+Leaf: TypeAlias = tuple[Transform, Spec, tuple[Transform, ...]]
 
 
 def image_shape(spec: Spec, name: str) -> tuple[int, int, int]:

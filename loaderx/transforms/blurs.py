@@ -81,10 +81,17 @@ class MotionBlur(ImageTransform):
     function = staticmethod(motion_blur)
     clips = False
 
-    def __init__(self, size: int | tuple[int, int] = (3, 7), angle: Amount = (0.0, 180.0)) -> None:
+    def __init__(
+        self,
+        size: int | tuple[int, int] = (3, 7),
+        angle: Amount = (0.0, 180.0),
+        *,
+        probability: float = 1.0,
+    ) -> None:
         sizes = whole_numbers("size", size, 1, 2)
         self._radius = int(sizes.max()) // 2
         super().__init__(size=sizes, angle=amounts("angle", angle))
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return _spaces(spec, self._radius)
@@ -125,10 +132,13 @@ class Defocus(ImageTransform):
     function = staticmethod(defocus)
     clips = False
 
-    def __init__(self, radius: int | tuple[int, int] = (3, 10)) -> None:
+    def __init__(
+        self, radius: int | tuple[int, int] = (3, 10), *, probability: float = 1.0
+    ) -> None:
         radii = whole_numbers("radius", radius, 0, 1)
         self._radius = int(radii.max())
         super().__init__(radius=radii)
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return _spaces(spec, self._radius)
@@ -158,12 +168,13 @@ class MedianBlur(ImageTransform):
     function = staticmethod(median_blur)
     clips = False
 
-    def __init__(self, size: int | tuple[int, int] = 3) -> None:
+    def __init__(self, size: int | tuple[int, int] = 3, *, probability: float = 1.0) -> None:
         sizes = whole_numbers("size", size, 3, 2)
         self._size = int(sizes.max())
         if self._size > 5:
             raise ArgumentError(f"`size` (={size!r}) must be 3, 5, or (3, 5).")
         super().__init__(size=sizes, small=NETWORKS[3], large=NETWORKS[5])
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         _, width, channels = spec.shape

@@ -54,8 +54,9 @@ class Brightness(ImageTransform):
 
     function = staticmethod(brightness)
 
-    def __init__(self, amount: Amount) -> None:
+    def __init__(self, amount: Amount, *, probability: float = 1.0) -> None:
         super().__init__(amount=factors("amount", amount))
+        self.happens_with(probability)
 
 
 @jitable
@@ -116,8 +117,9 @@ class Contrast(ImageTransform):
 
     function = staticmethod(contrast)
 
-    def __init__(self, amount: Amount) -> None:
+    def __init__(self, amount: Amount, *, probability: float = 1.0) -> None:
         super().__init__(amount=factors("amount", amount))
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return (columns_space(spec),)
@@ -162,8 +164,9 @@ class Saturation(ImageTransform):
     function = staticmethod(saturation)
     accepted_channels = (1, 3, 4)
 
-    def __init__(self, amount: Amount) -> None:
+    def __init__(self, amount: Amount, *, probability: float = 1.0) -> None:
         super().__init__(amount=factors("amount", amount))
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return (planes_space(spec),)
@@ -215,8 +218,9 @@ class Hue(ImageTransform):
     function = staticmethod(hue)
     accepted_channels = (1, 3, 4)
 
-    def __init__(self, amount: Amount) -> None:
+    def __init__(self, amount: Amount, *, probability: float = 1.0) -> None:
         super().__init__(amount=spread("amount", amount, most=0.5))
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return (planes_space(spec),)
@@ -271,6 +275,8 @@ class ColorJitter(ImageTransform):
         contrast: Amount = 0.0,
         saturation: Amount = 0.0,
         hue: Amount = 0.0,
+        *,
+        probability: float = 1.0,
     ) -> None:
         super().__init__(
             brightness=factors("brightness", brightness),
@@ -278,6 +284,7 @@ class ColorJitter(ImageTransform):
             saturation=factors("saturation", saturation),
             hue=spread("hue", hue, most=0.5),
         )
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return columns_space(spec), planes_space(spec), Spec((4,), np.int64)

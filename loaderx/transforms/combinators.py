@@ -15,7 +15,7 @@ from loaderx.spec import Spec
 
 from .advice import advice
 from .authoring import Author
-from .base import Transform, as_number, between
+from .base import Leaf, Transform, as_number, between
 from .kinds import Kind
 from .mix import MixTransform
 from .step import Call, Step
@@ -51,9 +51,9 @@ class Sequence(Transform):
     def interpret(self, step: Step, spec: Spec, compiled: Any) -> Call:
         return in_sequence(step.inside(self.ops), spec, compiled)
 
-    def leaves(self, spec: Spec) -> Iterator[tuple[Transform, Spec]]:
-        for op in self.ops:
-            yield from op.leaves(spec)
+    def leaves(self, spec: Spec, before: tuple[Transform, ...] = ()) -> Iterator[Leaf]:
+        for place, op in enumerate(self.ops):
+            yield from op.leaves(spec, (*before, *self.ops[:place]))
             spec = op.output(spec)
 
     @property
@@ -191,9 +191,9 @@ class Branching(Transform):
         """Return every branch as a function of a sample, in plain Python."""
         return [in_sequence(steps, spec, compiled) for steps in self._steps(step)]
 
-    def leaves(self, spec: Spec) -> Iterator[tuple[Transform, Spec]]:
+    def leaves(self, spec: Spec, before: tuple[Transform, ...] = ()) -> Iterator[Leaf]:
         for branch in self.branches:
-            yield from branch.leaves(spec)
+            yield from branch.leaves(spec, before)
 
     @property
     def does_nothing(self) -> bool:  # type: ignore[override]
@@ -237,6 +237,46 @@ class Maybe(Branching):
         self.shares = np.array([share, 1.0])
 
 
+class Chance(Maybe):
+    """An op with a `probability` below 1: with it the op, otherwise the sample as it is."""
+
+    def __init__(self, op: Transform) -> None:
+        self._op = copy.copy(op)
+        self._op.chance = 1.0
+        self._probability = op.chance
+        super().__init__(op.chance, self._op)
+
+    @property
+    def name(self) -> str:
+        return self._op.name
+
+    def __repr__(self) -> str:
+        return repr(self._op)
+
+    @property
+    def inside(self) -> tuple[Transform, ...]:  # type: ignore[override]
+        """What its op chooses from: it is shown as its op."""
+        return self._op.inside
+
+    @property
+    def sees_kinds(self) -> bool:
+        return self._op.sees_kinds
+
+    def output(self, spec: Spec) -> Spec:
+        result = self.branches[0].output(spec)
+        if result != spec:
+            raise ArgumentError(
+                f"{self.name}: `probability` (={self._probability:g}) must be 1 here: the op makes {result} of {spec}, "
+                "and a sample that is left as it is would be of another shape or dtype."
+            )
+        return spec
+
+
+def left_to_chance(op: Transform) -> Transform:
+    """Return an op as a chain runs it: a choice where its `probability` is below 1, and itself otherwise."""
+    return Chance(op) if op.chance < 1 else op
+
+
 def as_branches(name: str, given: Several[Any]) -> list[Sequence]:
     """Branches from ops and lists of ops, one by one or in a list."""
     ops = given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
@@ -255,7 +295,7 @@ def as_ops(name: str, given: Several[Any]) -> tuple[Transform, ...]:
         if not isinstance(op, Transform):
             hint = f": {advice(op)}" if callable(op) else ""
             raise ArgumentError(f"{name} takes compiled transforms, not {op!r}{hint}.")
-    return tuple(found)
+    return tuple(map(left_to_chance, found))
 
 
 def _shares(weights: Any, count: int) -> NDArray[np.float64]:

@@ -115,6 +115,8 @@ class Downscale(ImageTransform):
         self,
         scale: Amount = (0.25, 0.5),
         interpolation: Literal["nearest", "bilinear"] = "nearest",
+        *,
+        probability: float = 1.0,
     ) -> None:
         if interpolation not in ("nearest", "bilinear"):
             raise ArgumentError(
@@ -123,6 +125,7 @@ class Downscale(ImageTransform):
         found = amounts("scale", scale, 0.0, 1.0)
         self._largest = float(found.max())
         super().__init__(scale=found, smooth=interpolation == "bilinear")
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         height, width, channels = spec.shape
@@ -180,7 +183,9 @@ class JPEGCompression(ImageTransform):
     function = staticmethod(jpeg_compression)
     accepted_channels = (1, 3, 4)
 
-    def __init__(self, quality: int | tuple[int, int] = (50, 95)) -> None:
+    def __init__(
+        self, quality: int | tuple[int, int] = (50, 95), *, probability: float = 1.0
+    ) -> None:
         found = whole_numbers("quality", quality, 1, 1)
         if found.max() > 100:
             raise ArgumentError(f"`quality` (={quality!r}) must be from 1 to 100.")
@@ -190,6 +195,7 @@ class JPEGCompression(ImageTransform):
             cosines=COSINES,
             waves=WAVES,
         )
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         height, width, channels = spec.shape

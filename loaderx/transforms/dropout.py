@@ -144,6 +144,7 @@ class CoarseDropout(ImageTransform):
         width: Amount = (0.05, 0.2),
         *,
         fill: Fill = 0.0,
+        probability: float = 1.0,
     ) -> None:
         fewest, most = count_range("holes", holes)
         tall, tall_in_pixels = _sides("height", height)
@@ -158,6 +159,7 @@ class CoarseDropout(ImageTransform):
             wide_in_pixels=wide_in_pixels,
             values=self._values,
         )
+        self.happens_with(probability)
 
     def output(self, spec: Spec) -> Spec:
         super().output(spec)

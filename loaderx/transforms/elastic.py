@@ -246,6 +246,7 @@ class ElasticDeform(SampleTransform):
         border: Border = "fill",
         fill: Fill = 0.0,
         fill_mask: float | None = None,
+        probability: float = 1.0,
     ) -> None:
         if not is_integer(spacing, 1):
             raise ArgumentError(f"`spacing` (={spacing!r}) must be an integer of at least 1.")
@@ -253,6 +254,7 @@ class ElasticDeform(SampleTransform):
         self._amount = amounts("amount", GENTLE * spacing if amount is None else amount, 0.0)
         appearance(self, interpolation, border, fill, fill_mask)
         self.function = elastic if interpolation == "bilinear" else elastic_nearest
+        self.happens_with(probability)
 
     def output(self, spec: Spec) -> Spec:
         check_image(self, spec)

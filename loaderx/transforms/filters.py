@@ -71,7 +71,9 @@ class GaussianBlur(ImageTransform):
     function = staticmethod(gaussian_blur)
     clips = False
 
-    def __init__(self, sigma: Amount = (0.1, 2.0), size: int | None = None) -> None:
+    def __init__(
+        self, sigma: Amount = (0.1, 2.0), size: int | None = None, *, probability: float = 1.0
+    ) -> None:
         found = amounts("sigma", sigma, 0.0)
         if size is not None and not (is_integer(size, 1) and int(size) % 2 == 1):
             raise ArgumentError(
@@ -82,6 +84,7 @@ class GaussianBlur(ImageTransform):
         super().__init__(
             sigma=found if size != 1 else np.zeros(1), radius=0 if size is None else self._radius
         )
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         _, width, channels = spec.shape
@@ -115,8 +118,9 @@ class Sharpness(ImageTransform):
 
     function = staticmethod(sharpness)
 
-    def __init__(self, amount: Amount) -> None:
+    def __init__(self, amount: Amount, *, probability: float = 1.0) -> None:
         super().__init__(amount=factors("amount", amount))
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         length = spec.shape[1] * spec.shape[2]
@@ -171,9 +175,12 @@ class CLAHE(ImageTransform):
 
     function = staticmethod(clahe)
 
-    def __init__(self, clip: Amount = 4.0, tiles: int | tuple[int, int] = 8) -> None:
+    def __init__(
+        self, clip: Amount = 4.0, tiles: int | tuple[int, int] = 8, *, probability: float = 1.0
+    ) -> None:
         self._tiles = pair("tiles", tiles)
         super().__init__(clip=amounts("clip", clip, 0.0))
+        self.happens_with(probability)
 
     def output(self, spec: Spec) -> Spec:
         super().output(spec)

@@ -152,8 +152,10 @@ class Rotate(_Warp):
         border: Border = "fill",
         fill: Fill = 0.0,
         fill_mask: float | None = None,
+        probability: float = 1.0,
     ) -> None:
         super().__init__((spread("degrees", degrees),), interpolation, border, fill, fill_mask)
+        self.happens_with(probability)
 
 
 @jitable
@@ -250,6 +252,7 @@ class Affine(_Warp):
         border: Border = "fill",
         fill: Fill = 0.0,
         fill_mask: float | None = None,
+        probability: float = 1.0,
     ) -> None:
         given = (
             spread("degrees", degrees),
@@ -261,6 +264,7 @@ class Affine(_Warp):
             *_center(center),
         )
         super().__init__(given, interpolation, border, fill, fill_mask)
+        self.happens_with(probability)
 
 
 @jitable
@@ -323,8 +327,10 @@ class RandomScale(_Warp):
         border: Border = "fill",
         fill: Fill = 0.0,
         fill_mask: float | None = None,
+        probability: float = 1.0,
     ) -> None:
         super().__init__((_above_zero("scale", scale),), interpolation, border, fill, fill_mask)
+        self.happens_with(probability)
 
 
 @jitable
@@ -377,9 +383,11 @@ class Perspective(_Warp):
         border: Border = "fill",
         fill: Fill = 0.0,
         fill_mask: float | None = None,
+        probability: float = 1.0,
     ) -> None:
         given = (between("distortion", distortion, 0, 1),)
         super().__init__(given, interpolation, border, fill, fill_mask)
+        self.happens_with(probability)
 
 
 @jitable
@@ -411,12 +419,15 @@ class Rot90(MapTransform):
     function = staticmethod(quarter_map)
     interpolation = "nearest"
 
-    def __init__(self, turns: int | Sequence[int] = (0, 1, 2, 3)) -> None:
+    def __init__(
+        self, turns: int | Sequence[int] = (0, 1, 2, 3), *, probability: float = 1.0
+    ) -> None:
         given: Any = turns
         several = given if isinstance(given, tuple | list | np.ndarray) else (given,)
         if len(several) == 0 or not all(isinstance(turn, int | np.integer) for turn in several):
             raise ArgumentError(f"`turns` (={turns!r}) must be an integer, or some of them.")
         self._turns = np.array([int(turn) % 4 for turn in several], np.int64)
+        self.happens_with(probability)
 
     def output(self, spec: Spec) -> Spec:
         height, width, _ = check_image(self, spec)
@@ -483,8 +494,8 @@ class D4(MapTransform):
     function = staticmethod(symmetry_map)
     interpolation = "nearest"
 
-    def __init__(self) -> None:
-        """Takes no arguments."""
+    def __init__(self, *, probability: float = 1.0) -> None:
+        self.happens_with(probability)
 
     def output(self, spec: Spec) -> Spec:
         height, width, _ = check_image(self, spec)

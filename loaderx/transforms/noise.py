@@ -34,8 +34,11 @@ class GaussianNoise(ImageTransform):
 
     function = staticmethod(gaussian_noise)
 
-    def __init__(self, std: Amount = (0.0, 0.1), mean: Amount = 0.0) -> None:
+    def __init__(
+        self, std: Amount = (0.0, 0.1), mean: Amount = 0.0, *, probability: float = 1.0
+    ) -> None:
         super().__init__(std=amounts("std", std, 0.0), mean=amounts("mean", mean))
+        self.happens_with(probability)
 
 
 def salt_pepper(x: Any, rng: Any, amount: Any, salt: Any, white: float, marks: Any) -> None:
@@ -61,10 +64,13 @@ class SaltPepper(ImageTransform):
 
     function = staticmethod(salt_pepper)
 
-    def __init__(self, amount: Amount = (0.0, 0.05), salt: Amount = 0.5) -> None:
+    def __init__(
+        self, amount: Amount = (0.0, 0.05), salt: Amount = 0.5, *, probability: float = 1.0
+    ) -> None:
         super().__init__(
             amount=amounts("amount", amount, 0.0, 1.0), salt=amounts("salt", salt, 0.0, 1.0)
         )
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return (Spec(spec.shape[:2], np.uint8),)
@@ -128,12 +134,14 @@ class MultiplicativeNoise(ImageTransform):
         *,
         per_channel: bool = False,
         elementwise: bool = False,
+        probability: float = 1.0,
     ) -> None:
         super().__init__(
             multiplier=amounts("multiplier", multiplier, 0.0),
             per_channel=bool(per_channel),
             elementwise=bool(elementwise),
         )
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         number = np.float32 if np.can_cast(spec.dtype, np.float32) else np.float64
@@ -166,8 +174,9 @@ class ShotNoise(ImageTransform):
 
     function = staticmethod(shot_noise)
 
-    def __init__(self, photons: Amount = (12.0, 60.0)) -> None:
+    def __init__(self, photons: Amount = (12.0, 60.0), *, probability: float = 1.0) -> None:
         super().__init__(photons=amounts("photons", photons, 0.0, 1e9))
+        self.happens_with(probability)
 
 
 def iso_noise(x: Any, rng: Any, color_shift: Any, intensity: Any, white: float) -> None:
@@ -239,11 +248,18 @@ class ISONoise(ImageTransform):
     function = staticmethod(iso_noise)
     accepted_channels = (3, 4)
 
-    def __init__(self, color_shift: Amount = (0.01, 0.05), intensity: Amount = (0.1, 0.5)) -> None:
+    def __init__(
+        self,
+        color_shift: Amount = (0.01, 0.05),
+        intensity: Amount = (0.1, 0.5),
+        *,
+        probability: float = 1.0,
+    ) -> None:
         super().__init__(
             color_shift=amounts("color_shift", color_shift, 0.0),
             intensity=amounts("intensity", intensity, 0.0),
         )
+        self.happens_with(probability)
 
 
 def grid_mask(x: Any, rng: Any, period: Any, keep: Any, fill: float, white: float) -> None:
@@ -273,10 +289,16 @@ class GridMask(ImageTransform):
     clips = False
 
     def __init__(
-        self, period: Amount = (0.2, 0.5), keep: Amount = 0.5, *, fill: float = 0.0
+        self,
+        period: Amount = (0.2, 0.5),
+        keep: Amount = 0.5,
+        *,
+        fill: float = 0.0,
+        probability: float = 1.0,
     ) -> None:
         super().__init__(
             period=amounts("period", period, 0.0),
             keep=amounts("keep", keep, 0.0, 1.0),
             fill=finite("fill", fill),
         )
+        self.happens_with(probability)

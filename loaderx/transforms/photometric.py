@@ -59,10 +59,13 @@ class RandomBrightnessContrast(ImageTransform):
 
     function = staticmethod(random_brightness_contrast)
 
-    def __init__(self, brightness: Amount = 0.2, contrast: Amount = 0.2) -> None:
+    def __init__(
+        self, brightness: Amount = 0.2, contrast: Amount = 0.2, *, probability: float = 1.0
+    ) -> None:
         super().__init__(
             contrast=factors("contrast", contrast), brightness=spread("brightness", brightness, 1.0)
         )
+        self.happens_with(probability)
 
 
 @jitable
@@ -104,8 +107,9 @@ class RGBShift(ImageTransform):
     function = staticmethod(rgb_shift)
     accepted_channels = (1, 3, 4)
 
-    def __init__(self, shift: Amount = 20 / 255) -> None:
+    def __init__(self, shift: Amount = 20 / 255, *, probability: float = 1.0) -> None:
         super().__init__(shift=spread("shift", shift, 1.0))
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return (_row_space(spec),)
@@ -133,8 +137,9 @@ class FancyPCA(ImageTransform):
     function = staticmethod(fancy_pca)
     accepted_channels = (3, 4)
 
-    def __init__(self, alpha: Amount = 0.1) -> None:
+    def __init__(self, alpha: Amount = 0.1, *, probability: float = 1.0) -> None:
         super().__init__(alpha=amounts("alpha", alpha, 0.0), components=COMPONENTS * DEVIATIONS)
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return (_row_space(spec),)

@@ -237,12 +237,14 @@ class RandAugment(Rounds):
         border: Border = "fill",
         fill: Fill = 0.0,
         fill_mask: float | None = None,
+        probability: float = 1.0,
     ) -> None:
         share = between("magnitude", magnitude, 0, LEVELS - 1) / (LEVELS - 1)
         if ops is None:
             look = _look(interpolation, border, fill, fill_mask)
             ops = list(_operations([share], look).values())
         super().__init__(as_branches("RandAugment", [ops]), number)
+        self.happens_with(probability)
 
 
 class TrivialAugment(Rounds):
@@ -260,6 +262,7 @@ class TrivialAugment(Rounds):
         border: Border = "fill",
         fill: Fill = 0.0,
         fill_mask: float | None = None,
+        probability: float = 1.0,
     ) -> None:
         if ops is None:
             ops = list(
@@ -275,6 +278,7 @@ class TrivialAugment(Rounds):
                 ).values()
             )
         super().__init__(as_branches("TrivialAugment", [ops]), 1)
+        self.happens_with(probability)
 
 
 class AutoAugment(Rounds):
@@ -292,6 +296,7 @@ class AutoAugment(Rounds):
         border: Border = "fill",
         fill: Fill = 0.0,
         fill_mask: float | None = None,
+        probability: float = 1.0,
     ) -> None:
         if policy not in list(SUB_POLICIES):
             raise ArgumentError(
@@ -309,6 +314,7 @@ class AutoAugment(Rounds):
 
         pairs = [line.split(", ") for line in SUB_POLICIES[policy].strip().splitlines()]
         super().__init__([Sequence(*map(op, pair)) for pair in pairs], 1)
+        self.happens_with(probability)
 
 
 class AugMix(Blend):
@@ -330,6 +336,7 @@ class AugMix(Blend):
         border: Border = "fill",
         fill: Fill = 0.0,
         fill_mask: float | None = None,
+        probability: float = 1.0,
     ) -> None:
         for name, value in (("severity", severity), ("width", width), ("depth", depth)):
             if not is_integer(value, 1) or (name == "severity" and value > 10):
@@ -342,3 +349,4 @@ class AugMix(Blend):
         super().__init__(
             as_branches("AugMix", [ops]), int(width), (1, int(depth)), as_number(alpha)
         )
+        self.happens_with(probability)

@@ -11,7 +11,7 @@ from loaderx.errors import TransformError
 from loaderx.spec import Spec
 
 from .advice import advice
-from .base import Transform
+from .base import Leaf, Transform
 from .step import Call, Step
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class PythonFunction(Transform):
             return self.function(x, step.draws(position, ()))
         return self.function(x)
 
-    def leaves(self, spec: Spec) -> Iterator[tuple[Transform, Spec]]:
+    def leaves(self, spec: Spec, before: tuple[Transform, ...] = ()) -> Iterator[Leaf]:
         return iter(())
 
 

@@ -18,6 +18,22 @@ if TYPE_CHECKING:
     from loaderx.compiler.table import TableBuilder
 
 
+def is_half(dtype: np.dtype[Any]) -> bool:
+    """Whether this is float16 or bfloat16, which compiled code has as bits only."""
+    return str(dtype) in HALVES
+
+
+def widened(table: "TableBuilder", step: Step, x: int, spec: Spec) -> tuple[int, Spec]:
+    """Write the pass that makes float32 of half precision; return where samples are then, and their spec."""
+    if not is_half(spec.dtype):
+        return x, spec
+    floats = table.place(4 * spec.size)
+    bits = [array_at("x", Spec((spec.size,), spec.dtype))]
+    bits.append(array_at("out", Spec((spec.size,), np.uint32)))
+    table.call(step, getattr(pixels, f"from_{spec.dtype}"), bits, x, floats)
+    return floats, Spec(spec.shape, np.float32)
+
+
 class ScaleTransform(Transform):
     """value * scale + bias per channel, into a floating dtype: fused into the pass before it where there is one."""
 
@@ -38,7 +54,7 @@ class ScaleTransform(Transform):
     def joins(self, group: list[Step], step: Step, spec: Spec) -> bool:
         return (
             group[-1].transform.is_window
-            and str(self.dtype) not in HALVES
+            and not (is_half(self.dtype) or is_half(spec.dtype))
             and not self.channels_first
             # (height, width) is one channel to a window, and `width` channels to a scaling.
             and len(self.scale_and_bias(spec)[0]) in (1, image_shape(spec, self.name)[2])
@@ -46,7 +62,8 @@ class ScaleTransform(Transform):
 
     def write(self, table: "TableBuilder", group: list[Step], x: int, out: int, spec: Spec) -> None:
         step, result = group[0], self.output(spec)
-        half = str(self.dtype) in HALVES
+        x, spec = widened(table, step, x, spec)
+        half = is_half(self.dtype)
         # What is calculated becomes half precision in a pass of its own.
         floats = table.place(4 * spec.size) if half else out
         scale, bias = self.scale_and_bias(spec)

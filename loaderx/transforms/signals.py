@@ -113,8 +113,9 @@ class Gain(SignalTransform):
 
     function = staticmethod(gain)
 
-    def __init__(self, decibels: Amount = (-6.0, 6.0)) -> None:
+    def __init__(self, decibels: Amount = (-6.0, 6.0), *, probability: float = 1.0) -> None:
         super().__init__(decibels=amounts("decibels", decibels, -700, 700))
+        self.happens_with(probability)
 
 
 def polarity(x: Any, rng: Any, probability: float) -> None:
@@ -170,13 +171,19 @@ class TimeShift(_Moving):
     in_place = False
 
     def __init__(
-        self, amount: Amount, *, border: Literal["wrap", "fill"] = "wrap", fill: float = 0.0
+        self,
+        amount: Amount,
+        *,
+        border: Literal["wrap", "fill"] = "wrap",
+        fill: float = 0.0,
+        probability: float = 1.0,
     ) -> None:
         if border not in ("wrap", "fill"):
             raise ArgumentError(f'`border` (={border!r}) must be "wrap" or "fill".')
         super().__init__(
             amount=spread("amount", amount, 1), wrap=border == "wrap", fill=finite("fill", fill)
         )
+        self.happens_with(probability)
 
 
 def random_crop(x: Any, out: Any, rng: Any, pad: int, fill: float) -> None:
@@ -303,8 +310,9 @@ class NoiseAtSNR(SignalTransform):
     function = staticmethod(noise_at_snr)
     within = staticmethod(noise_within)
 
-    def __init__(self, decibels: Amount = (10.0, 30.0)) -> None:
+    def __init__(self, decibels: Amount = (10.0, 30.0), *, probability: float = 1.0) -> None:
         super().__init__(decibels=amounts("decibels", decibels, -300, 300))
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return (Spec((spec.size,), np.float32),)
@@ -338,13 +346,16 @@ def freq_mask(x: Any, rng: Any, width: int, masks: int, fill: float) -> None:
 class _Mask(SignalTransform):
     axis: int
 
-    def __init__(self, width: int, masks: int = 1, *, fill: float = 0.0) -> None:
+    def __init__(
+        self, width: int, masks: int = 1, *, fill: float = 0.0, probability: float = 1.0
+    ) -> None:
         if not is_integer(width, 0):
             raise ArgumentError(f"`width` (={width!r}) must be an integer of at least 0.")
         if not is_integer(masks, 1):
             raise ArgumentError(f"`masks` (={masks!r}) must be an integer of at least 1.")
         self._width = int(width)
         super().__init__(width=self._width, masks=int(masks), fill=finite("fill", fill))
+        self.happens_with(probability)
 
     def output(self, spec: Spec) -> Spec:
         super().output(spec)

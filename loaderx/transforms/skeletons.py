@@ -122,7 +122,9 @@ class SkeletonRotate(SkeletonTransform):
     function = staticmethod(skeleton_rotate)
     three_axes = True
 
-    def __init__(self, degrees: float | Choice | Sequence[Amount] = 30.0) -> None:
+    def __init__(
+        self, degrees: float | Choice | Sequence[Amount] = 30.0, *, probability: float = 1.0
+    ) -> None:
         several = isinstance(degrees, tuple | list | np.ndarray)
         given: Any = degrees if several else (degrees,) * 3
         if len(given) != 3:
@@ -131,6 +133,7 @@ class SkeletonRotate(SkeletonTransform):
             )
         about: list[Amounts] = [spread("degrees", amount) for amount in given]
         super().__init__(x_degrees=about[0], y_degrees=about[1], z_degrees=about[2])
+        self.happens_with(probability)
 
 
 def skeleton_scale(x: Any, rng: Any, amount: Any) -> None:
@@ -147,8 +150,9 @@ class SkeletonScale(SkeletonTransform):
 
     function = staticmethod(skeleton_scale)
 
-    def __init__(self, amount: Amount = 0.1) -> None:
+    def __init__(self, amount: Amount = 0.1, *, probability: float = 1.0) -> None:
         super().__init__(amount=factors("amount", amount))
+        self.happens_with(probability)
 
 
 def skeleton_shear(x: Any, rng: Any, amount: Any) -> None:
@@ -167,8 +171,9 @@ class SkeletonShear(SkeletonTransform):
     function = staticmethod(skeleton_shear)
     three_axes = True
 
-    def __init__(self, amount: Amount = 0.5) -> None:
+    def __init__(self, amount: Amount = 0.5, *, probability: float = 1.0) -> None:
         super().__init__(amount=spread("amount", amount))
+        self.happens_with(probability)
 
 
 def joint_jitter(x: Any, rng: Any, std: Any, noise: Any, sizes: Any) -> None:
@@ -195,8 +200,9 @@ class JointJitter(SkeletonTransform):
 
     function = staticmethod(joint_jitter)
 
-    def __init__(self, std: Amount = 0.01) -> None:
+    def __init__(self, std: Amount = 0.01, *, probability: float = 1.0) -> None:
         super().__init__(std=amounts("std", std, 0))
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return Spec((spec.size,), np.float32), Spec(spec.shape[2:], np.float32)
@@ -303,13 +309,16 @@ class TemporalCrop(SkeletonTransform):
     function = staticmethod(temporal_crop)
     in_place = False
 
-    def __init__(self, ratio: Amount = (0.5, 1.0), length: int | None = None) -> None:
+    def __init__(
+        self, ratio: Amount = (0.5, 1.0), length: int | None = None, *, probability: float = 1.0
+    ) -> None:
         if length is not None and not is_integer(length, 1):
             raise ArgumentError(
                 f"`length` (={length!r}) must be an integer of at least 1, or None."
             )
         self._length = None if length is None else int(length)
         super().__init__(ratio=amounts("ratio", ratio, 0, 1))
+        self.happens_with(probability)
 
     def output(self, spec: Spec) -> Spec:
         channels, frames, joints, persons = super().output(spec).shape
@@ -414,13 +423,14 @@ class CenterOnJoint(SkeletonTransform):
     function = staticmethod(center_on_joint)
     takes_rng = False
 
-    def __init__(self, joint: int, frame: int | None = None) -> None:
+    def __init__(self, joint: int, frame: int | None = None, *, probability: float = 1.0) -> None:
         if not is_integer(joint, 0):
             raise ArgumentError(f"`joint` (={joint!r}) must be an integer of at least 0.")
         if frame is not None and not is_integer(frame, 0):
             raise ArgumentError(f"`frame` (={frame!r}) must be an integer of at least 0, or None.")
         self._joint, self._frame = int(joint), -1 if frame is None else int(frame)
         super().__init__(joint=self._joint, frame=self._frame)
+        self.happens_with(probability)
 
     def output(self, spec: Spec) -> Spec:
         _, frames, joints, _ = super().output(spec).shape

@@ -225,20 +225,33 @@ def pad_window(rng: Any, height: int, width: int, tall: int, wide: int, top: int
 class Pad(FilledWindow):
     """`amount` pixels more on every side: one number, (vertical, horizontal), or (top, bottom, left, right).
 
-    `fill` and `fill_mask` are those of RandomCrop.
+    torchvision's order is (left, top, right, bottom); sides can be named instead: `Pad(left=1, right=2)`. `fill` and
+    `fill_mask` are those of RandomCrop.
     """
 
     function = staticmethod(pad_window)
 
     def __init__(
         self,
-        amount: int | tuple[int, ...],
+        amount: int | tuple[int, ...] | None = None,
         *,
+        top: int = 0,
+        bottom: int = 0,
+        left: int = 0,
+        right: int = 0,
         border: Border = "fill",
         fill: Fill = 0.0,
         fill_mask: float | None = None,
     ) -> None:
-        given: Any = amount
+        named = {"top": top, "bottom": bottom, "left": left, "right": right}
+        for name, side in named.items():
+            if not is_integer(side, 0):
+                raise ArgumentError(f"`{name}` (={side!r}) must be an integer of at least 0.")
+        if amount is not None and any(named.values()):
+            raise ArgumentError(
+                f"`amount` (={amount!r}) is for all sides: give it, or some of `top`, `bottom`, `left` and `right`."
+            )
+        given: Any = tuple(named.values()) if amount is None else amount
         several = isinstance(given, tuple | list | np.ndarray)
         sides = tuple(given) if several else (given,) * 4
         if len(sides) == 2:

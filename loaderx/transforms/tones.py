@@ -47,8 +47,9 @@ class Gamma(ImageTransform):
 
     function = staticmethod(gamma)
 
-    def __init__(self, gamma: Amount = (0.8, 1.25)) -> None:
+    def __init__(self, gamma: Amount = (0.8, 1.25), *, probability: float = 1.0) -> None:
         super().__init__(exponent=amounts("gamma", gamma, 0))
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return (_tables(spec),)
@@ -69,8 +70,9 @@ class Solarize(ImageTransform):
 
     function = staticmethod(solarize)
 
-    def __init__(self, threshold: Amount = 0.5) -> None:
+    def __init__(self, threshold: Amount = 0.5, *, probability: float = 1.0) -> None:
         super().__init__(share=amounts("threshold", threshold, 0, 1))
+        self.happens_with(probability)
 
 
 def posterize(x: Any, rng: Any, bits: Any, white: float) -> None:
@@ -95,8 +97,9 @@ class Posterize(ImageTransform):
 
     function = staticmethod(posterize)
 
-    def __init__(self, bits: Amount = 4) -> None:
+    def __init__(self, bits: Amount = 4, *, probability: float = 1.0) -> None:
         super().__init__(bits=_bits(bits))
+        self.happens_with(probability)
 
 
 def invert(x: Any, rng: Any, probability: float, white: float) -> None:

@@ -1,7 +1,7 @@
 """Normalize, ToFloat, Cast: what a pixel is worth, and in which dtype."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -12,7 +12,11 @@ from loaderx.spec import Spec
 
 from .base import Parameter, Transform, image_shape
 from .sample import SampleTransform
-from .scale import ScaleTransform
+from .scale import ScaleTransform, is_half, widened
+from .step import Step
+
+if TYPE_CHECKING:
+    from loaderx.compiler.table import TableBuilder
 
 FLOATS = ("float32", "float16", "bfloat16")
 
@@ -57,13 +61,23 @@ def check_numbers(spec: Spec, name: str) -> None:
         raise ArgumentError(f"{name} takes samples of at least one value, not {spec}.")
 
 
+def check_values(spec: Spec, name: str) -> None:
+    """Refuse what has no value that can be scaled or cast: in half precision, too, numbers have one."""
+    if not (is_number(spec.dtype) or is_half(spec.dtype)):
+        raise ArgumentError(
+            f"{name} takes integers, bool, float16, bfloat16, float32 or float64, not {spec}."
+        )
+    if spec.size == 0:
+        raise ArgumentError(f"{name} takes samples of at least one value, not {spec}.")
+
+
 class _Scaled(ScaleTransform):
     def __init__(self, dtype: DTypeLike, channels_first: bool) -> None:
         self.dtype = float_dtype(dtype)
         self.channels_first = self.takes_images = bool(channels_first)
 
     def output(self, spec: Spec) -> Spec:
-        check_numbers(spec, self.name)
+        check_values(spec, self.name)
         scale, _ = self.scale_and_bias(spec)
         if not self.channels_first:
             return Spec(spec.shape, self.dtype)
@@ -157,8 +171,12 @@ class Cast(SampleTransform):
         self._dtype = found
 
     def output(self, spec: Spec) -> Spec:
-        check_numbers(spec, self.name)
+        check_values(spec, self.name)
         return Spec(spec.shape, self._dtype)
+
+    def write(self, table: "TableBuilder", group: list[Step], x: int, out: int, spec: Spec) -> None:
+        x, spec = widened(table, group[0], x, spec)
+        super().write(table, group, x, out, spec)
 
     def for_points(self, image: Spec) -> Transform:
         from .image import Identity

@@ -100,6 +100,18 @@ def test_any_bits_become_the_nearest_half():
     check_halves(pixels.to_bfloat16, reference.to_bfloat16, ml_dtypes.bfloat16, bits)
 
 
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_every_half_becomes_the_float_of_the_same_value(name):
+    bits = np.arange(0, 2**16, 7 if config.DISABLE_JIT else 1).astype(np.uint16)
+    out, expected = np.empty(len(bits), np.uint32), np.empty(len(bits), np.uint32)
+    getattr(pixels, f"from_{name}")(bits, out)
+    getattr(reference, f"from_{name}")(bits, expected)
+    numbers = ~np.isnan(expected.view(np.float32))
+    np.testing.assert_array_equal(out[numbers], expected[numbers])
+    assert np.all(np.isnan(out[~numbers].view(np.float32)))
+    assert numbers.mean() > 0.9
+
+
 EDGES = [0, 0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997, 126.5, 127.5, 254.5, 255.5, -128.5, -129]
 FAR = [300, 1e5, -1e5, 8388609, 16777217, 2**31, -(2**31), 3e9, 2**32, 2**63, -(2**63), 2**64, 1e30, -1e30]  # fmt: skip
 

@@ -134,6 +134,18 @@ def test_padding_is_that_of_numpy(shape, dtype, amount, border, fill):
     np.testing.assert_array_equal(out, expected)
 
 
+def test_sides_of_padding_can_be_named():
+    x = images()
+    named = T.Pad(left=1, top=2, right=3, bottom=4)
+    np.testing.assert_array_equal(apply(x, named), apply(x, T.Pad((2, 4, 1, 3))))
+    np.testing.assert_array_equal(apply(x, T.Pad(right=2)), apply(x, T.Pad((0, 0, 0, 2))))
+    with pytest.raises(lx.ArgumentError, match=r"`amount` .* is for all sides"):
+        T.Pad(2, left=1)
+    for wrong in (-1, 1.5, None, "a"):
+        with pytest.raises(lx.ArgumentError, match=r"`left` .* must be an integer of at least 0"):
+            T.Pad(left=wrong)
+
+
 def test_a_centre_crop_is_the_part_in_the_middle():
     x = images((7, 10, 4), np.uint16)
     # As high as the image, and with one column more left over on the right than on the left.

@@ -170,6 +170,60 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
         make()
 
 
+HALVES = ["float16", "bfloat16"]
+
+
+def halves(name, shape=(7, 10, 3)):
+    return images(shape, np.float32).astype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.parametrize("dtype", ["float32", *HALVES])
+def test_half_precision_is_normalized_as_the_floats_of_the_same_values(name, dtype):
+    x = halves(name)
+    floats = x.astype(np.float32)
+    for op in (
+        T.Normalize(MEAN, STD, dtype=dtype),
+        T.Normalize(MEAN, STD, dtype=dtype, channels_first=True),
+        T.ToFloat(dtype=dtype),
+    ):
+        out = apply(x, op)
+        assert str(out.dtype) == dtype
+        np.testing.assert_array_equal(out, apply(floats, op))
+    if name == dtype:
+        np.testing.assert_array_equal(apply(x, T.ToFloat(dtype=dtype)), x)
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_half_precision_is_normalized_after_ops_that_move_it(name):
+    x = halves(name, (8, 8, 3))
+    ops = [T.RandomCrop(6, pad=1), T.RandomFlip(), T.Normalize(MEAN, STD)]
+    np.testing.assert_array_equal(apply(x, *ops), apply(x.astype(np.float32), *ops))
+    # Colours need a dtype that compiled code calculates with.
+    ops = [T.ToFloat(), T.Brightness(0.5, probability=0.5), T.ToFloat(dtype=name)]
+    np.testing.assert_array_equal(apply(x, *ops), apply(x.astype(np.float32), *ops))
+
+
+@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "uint8", "bool"])
+def test_half_precision_is_cast_as_numpy_does_it(name, dtype, monkeypatch):
+    x = (halves(name, (5, 3)).astype(np.float32) * 200).astype(halves(name).dtype)
+    x[0, 0] = 0
+    out = apply(x, T.Cast(dtype))
+    np.testing.assert_array_equal(out, x.astype(dtype))
+    monkeypatch.setenv("LOADERX_DEBUG", "1")
+    np.testing.assert_array_equal(apply(x, T.Cast(dtype)), out)
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_loaders_deliver_normalized_halves(name):
+    x = halves(name)
+    ops = {"image": [T.Normalize(0.5, 0.25)]}
+    loader = lx.DataLoader({"image": x}, transforms=ops, batch_size=5, shuffle=False)
+    expected = normalized(x.astype(np.float32), 0.5, 0.25)
+    np.testing.assert_array_equal(loader.batch(0)["image"], expected)
+
+
 def zeros(shape, dtype="uint8"):
     return np.zeros((2, *shape), dtype)
 
@@ -178,14 +232,12 @@ MISFITS = [
     (T.Normalize(MEAN, STD), zeros((7, 10, 1)), "Normalize: `mean` has 3 entries, the last axis of uint8[7, 10, 1]"),
     (T.Normalize(0.5, [1, 2]), zeros((7, 10, 3)), "Normalize: `std` has 2 entries, the last axis of uint8[7, 10, 3]"),
     (T.Normalize(MEAN, 1), zeros(()), "Normalize: `mean` has 3 entries, the last axis of uint8[]"),
-    (T.Normalize(0, 1), zeros((4,), "float16"), "Normalize takes integers, float32 or float64, not float16[4]."),
-    (T.Normalize(0, 1), zeros((4,), "complex64"), "Normalize takes integers, float32 or float64, not complex64[4]."),
+    (T.Normalize(0, 1), zeros((4,), "complex64"), "Normalize takes integers, bool, float16, bfloat16, float32 or"),
     (T.Normalize(0, 1), zeros((0, 3)), "Normalize takes samples of at least one value, not uint8[0, 3]."),
-    (T.ToFloat(), zeros((4,), "S3"), "ToFloat takes integers, float32 or float64, not |S3[4]."),
+    (T.ToFloat(), zeros((4,), "S3"), "ToFloat takes integers, bool, float16, bfloat16, float32 or"),
     (T.ToFloat(channels_first=True), zeros((4,)), "ToFloat takes images of shape (height, width, channels) or"),
     (T.Normalize([0] * 10, 1, channels_first=True), zeros((7, 10)), "Normalize with `channels_first` has values for"),
-    (T.Cast("float32"), zeros((4,), "complex64"), "Cast takes integers, float32 or float64, not complex64[4]."),
-    (T.Cast("float32"), zeros((4,), "float16"), "Cast takes integers, float32 or float64, not float16[4]."),
+    (T.Cast("float32"), zeros((4,), "complex64"), "Cast takes integers, bool, float16, bfloat16, float32 or"),
 ]  # fmt: skip
 
 

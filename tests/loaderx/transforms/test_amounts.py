@@ -1,0 +1,78 @@
+"""What one number means: the table of the README says what the ops do, and names every argument that has an amount."""
+
+import inspect
+import re
+import typing
+
+import numpy as np
+import pytest
+
+import loaderx as lx
+from loaderx import transforms as T  # noqa: N812 - as users write it
+from tests.loaderx.transforms.catalogue import README, exported
+
+# Numbers to try, where a quarter is not one.
+NUMBERS = {"bits": 3, "size": 5, "radius": 3, "quality": 50, "holes": 2}
+REQUIRED = {"Resample": {"length": 7}, "RandomCrop": {"size": 3}}
+
+
+def rows():
+    """(op, argument, what one number is) of every row of the table."""
+    text = README.read_text().split("\n## One number\n")[1].split("<!-- table -->")[0]
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            ops, arguments, meaning, _ = line.strip("| ").split(" | ", 3)
+            for op in re.findall(r"`(\w+)`", ops):
+                for argument in re.findall(r"`(\w+)`", arguments):
+                    yield op, argument, meaning
+
+
+def state(value):
+    """Everything that an op is made of, but for what it was written as."""
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, value.tobytes()
+    if isinstance(value, dict):
+        return {name: state(entry) for name, entry in value.items() if name != "_written"}
+    if isinstance(value, list | tuple):
+        return [state(entry) for entry in value]
+    return state(vars(value)) if isinstance(value, T.Transform) else value
+
+
+def made(op, argument, value):
+    """What an op with this argument is made of."""
+    return state(getattr(T, op)(**{**REQUIRED.get(op, {}), argument: value}))
+
+
+@pytest.mark.parametrize(("op", "argument", "meaning"), list(rows()))
+def test_one_number_means_what_the_table_says(op, argument, meaning):
+    number = NUMBERS.get(argument, 0.25)
+    if meaning.startswith("at most"):
+        with pytest.raises(lx.ArgumentError, match=f"`{argument}`"):
+            made(op, argument, (0, number))
+        return
+    if op == "Pad" or argument == "pad":
+        number = 1
+    ranges = {
+        "around 1": (1 - number, 1 + number),
+        "around 0": (-number, number),
+        # A choice of one is not drawn.
+        "the value": (number, number) if argument in NUMBERS else T.Choice(number),
+        "a square": (number, number),
+        "all four": (number, number),
+    }
+    kind = re.match("|".join(ranges), meaning)
+    assert kind is not None, f"{op}: one number is {meaning!r}, which is none of {list(ranges)}"
+    wanted = ranges[kind[0]]
+    if op == "SkeletonRotate":
+        wanted = (wanted,) * 3  # one for each axis
+    assert made(op, argument, number) == made(op, argument, wanted)
+
+
+def test_the_table_has_every_argument_that_takes_an_amount():
+    found = set()
+    for name, value in exported().items():
+        for argument in inspect.signature(value).parameters.values():
+            if T.Choice in typing.get_args(argument.annotation):
+                found.add((name, argument.name))
+    missing = found - {(op, argument) for op, argument, _ in rows()}
+    assert not missing, f"add rows for {sorted(missing)} to the table under `## One number`"
