@@ -27,6 +27,7 @@ from .remainder import RemainderName, Span
 from .sources import LocatedSource, Mixture, RecordSource, Source, as_rows, as_source
 from .sources.source import RowSpec, check_lengths, specs_of
 from .spec import Spec, plain_array
+from .transforms.boxes import Boxes
 from .transforms.kinds import Kind
 from .written import Written
 
@@ -69,7 +70,7 @@ class DataLoader(Written):
         remainder: RemainderName | None = None,
         weights: Any = None,
         transforms: Any = None,
-        kinds: Mapping[str, Kind] | None = None,
+        kinds: Mapping[str, Kind | Boxes] | None = None,
         transform: Callable[[Any], Any] | None = None,
         prefetch: int = 2,
         workers: int | None = None,

@@ -1295,8 +1295,8 @@ def turned(key, held, turns):
 
 
 def run_samples(
-    table, instructions, registers, count, positions, addresses, lengths, fetcher, worker, fetched, memory, pitch,
-    progress, raises, out,
+    table, instructions, registers, count, positions, addresses, lengths, boxes, fetcher, worker, fetched, memory,
+    pitch, progress, raises, out,
 ):  # fmt: skip
     rows = words_at(table, instructions * samples.WIDTH).reshape(-1, samples.WIDTH)
     held = words_at(memory - 8 * count, count)[::-1]
@@ -1305,6 +1305,7 @@ def run_samples(
     assert fetcher == 0
     for i in range(len(addresses)):
         held[samples.ROW], held[samples.TARGET] = addresses[i], out.ctypes.data + i * pitch
+        held[samples.BESIDE] = boxes[i] if len(boxes) else 0
         at = 0
         while at < instructions:
             kind, *given = (int(word) for word in rows[at])
@@ -1350,12 +1351,12 @@ def run_samples(
 
 
 def run_parts(
-    parts, table, instructions, registers, count, positions, addresses, lengths, fetcher, workers, fetched, memory,
-    memory_pitch, pitch, progress, out,
+    parts, table, instructions, registers, count, positions, addresses, lengths, boxes, fetcher, workers, fetched,
+    memory, memory_pitch, pitch, progress, out,
 ):  # fmt: skip
     for part, (begin, end) in enumerate(itertools.pairwise(parts)):
         run_samples(
             table, instructions, registers, count, positions[begin:end], addresses[begin:end], lengths[begin:end],
-            fetcher, workers[part], fetched, memory + part * memory_pitch, pitch, progress[part], False,
-            out[begin * pitch : end * pitch],
+            boxes[begin:end], fetcher, workers[part], fetched, memory + part * memory_pitch, pitch, progress[part],
+            False, out[begin * pitch : end * pitch],
         )  # fmt: skip

@@ -63,6 +63,9 @@ class Transform(Written, ABC):
     does_nothing: bool = False
     # Whether it needs to know how many entries of a sample along its first axis are data, and not padding.
     takes_length: bool = False
+    # Whether it is of no use without boxes next to an image, and whether its draws depend on where these are.
+    needs_boxes: bool = False
+    draws_by_boxes: bool = False
 
     def add_to(self, chain: "Chain", step: "Step") -> None:
         """Add a step of this op to a chain."""
