@@ -20,8 +20,20 @@ ROUNDING = 1e-4
 
 @kernel
 def open_boxes(x: Any, form: Any, across: Any, down: Any, out: Any) -> None:
-    """Boxes as the ops on them take them, from a format whose units are `across` and `down` pixels."""
+    """Boxes as the ops on them take them, from a format whose units are `across` and `down` pixels.
+
+    What has a number that is not finite becomes zeros.
+    """
     for k in range(x.shape[0]):
+        finite = True
+        for c in range(4):
+            out[k, c] = np.float32(0.0)
+            finite = finite and np.isfinite(x[k, c])
+        out[k, 4], out[k, 5] = np.float32(0.0), np.float32(1.0)
+        for c in range(4, x.shape[1]):
+            out[k, c + 2] = x[k, c]
+        if not finite:
+            continue
         left, top = np.float64(x[k, 0]) * across, np.float64(x[k, 1]) * down
         right, bottom = np.float64(x[k, 2]) * across, np.float64(x[k, 3]) * down
         if form == CXCYWH:
@@ -30,12 +42,8 @@ def open_boxes(x: Any, form: Any, across: Any, down: Any, out: Any) -> None:
             right, bottom = left + right, top + bottom
         out[k, 0], out[k, 1] = np.float32(left), np.float32(top)
         out[k, 2], out[k, 3] = np.float32(right), np.float32(bottom)
-        valid = out[k, 2] > out[k, 0] and out[k, 3] > out[k, 1]
-        for c in range(4):
-            valid = valid and np.isfinite(out[k, c])
-        out[k, 4], out[k, 5] = np.float32(1.0 if valid else 0.0), np.float32(1.0)
-        for c in range(4, x.shape[1]):
-            out[k, c + 2] = x[k, c]
+        if out[k, 2] > out[k, 0] and out[k, 3] > out[k, 1]:
+            out[k, 4] = np.float32(1.0)
 
 
 @jitable

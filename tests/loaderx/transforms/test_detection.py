@@ -64,8 +64,8 @@ def windows_of(image):
 def moved(boxes, window, size):
     """Boxes of one image seen through a window of size (height, width), clipped, and how much of them is left."""
     scale = np.array([size[1], size[0]]) / (window[2:] - window[:2])
-    found = np.concatenate([(boxes[:, :2] - window[:2]) * scale, (boxes[:, 2:4] - window[:2]) * scale], axis=1)  # fmt: skip
-    return np.clip(found, 0, [size[1], size[0]] * 2)
+    ends = (boxes[:, :4].reshape(-1, 2, 2) - window[:2]) * scale
+    return np.clip(ends.reshape(-1, 4), 0, [size[1], size[0]] * 2)
 
 
 def overlaps(boxes, window):
@@ -178,8 +178,8 @@ def test_a_safe_crop_keeps_all_boxes_and_all_fields_follow_it():
         assert np.all(boxes[:, 2:4] <= window[2:])
     assert_all_follow(batch, windows, data, np.tile([True, True, False], (COUNT, 1)))
     # Each side is anywhere between the side of the image and that of the boxes.
-    around = np.concatenate([data["boxes"][:, :2, :2].min(axis=1), data["boxes"][:, :2, 2:4].max(axis=1)], axis=1)  # fmt: skip
-    share = np.stack([windows[:, 0] / around[:, 0], (WIDTH - windows[:, 2]) / (WIDTH - around[:, 2])])  # fmt: skip
+    first, last = data["boxes"][:, :2, 0].min(axis=1), data["boxes"][:, :2, 2].max(axis=1)
+    share = np.stack([windows[:, 0] / first, (WIDTH - windows[:, 2]) / (WIDTH - last)])
     assert np.all(np.abs(share.mean(axis=1) - 0.5) < 0.15)
     assert np.all(share.std(axis=1) > 0.2)
 
@@ -430,7 +430,7 @@ def test_they_show_themselves_as_they_were_written_and_are_pickled():
         (T.SanitizeBoxes(2), "SanitizeBoxes(2)"),
     ):
         assert repr(op) == text
-        assert repr(pickle.loads(pickle.dumps(op))) == text  # noqa: S301
+        assert repr(pickle.loads(pickle.dumps(op))) == text
 
 
 @pytest.mark.parametrize(
@@ -482,14 +482,18 @@ NEEDED = (
         (
             ("image", "boxes"),
             [T.RandomOrder(T.BoxSafeCrop((HEIGHT, WIDTH)), T.RandomFlip())],
-            "RandomOrder: BoxSafeCrop must know which ops come before it, and here that is drawn; put it before or "
-            "after.",
+            (
+                "RandomOrder: BoxSafeCrop must know which ops come before it, and here that is drawn; "
+                "put it before or after."
+            ),
         ),
         (
             ("image", "boxes"),
             [T.ZoomOut(fill=(1, 2, 3))],
-            "ZoomOut: `fill` (=(1.0, 2.0, 3.0)) must be one number, or one for each of the 2 channels; the input is "
-            "float32[40, 56, 2].",
+            (
+                "ZoomOut: `fill` (=(1.0, 2.0, 3.0)) must be one number, or one for each of the 2 channels; "
+                "the input is float32[40, 56, 2]."
+            ),
         ),
     ],
 )
