@@ -192,6 +192,7 @@ OPS = (
     Case("Resize", lambda: [T.Resize(of.RESIZED, antialias=False)], tolerance=1),
     Case("RandomResizedCrop", lambda: [resized_crop(of.AREA)]),
     Case("Normalize", lambda: [normalize()], tolerance=0.01),
+    Case("ZoomOut", lambda: [T.ZoomOut(of.SIZE, 1.0, sides=exactly(of.SIDES))]),
 )
 
 

@@ -46,11 +46,15 @@ class Op:
     before: tuple[Any, ...] = ()
     # Whether the left half shows what was there before.
     halved: bool = False
+    # Whether it needs boxes, which are drawn into what it makes.
+    boxes: bool = False
 
     def tile(self, photograph: np.ndarray, draw: int = 0) -> Tile:
         op = self.make(*self.arguments, **dict(self.options))
-        chain = lx.pipeline([*self.before, op], seed=SEED)
         words = [*map(repr, self.arguments), *(f"{name}={value!r}" for name, value in self.options)]
+        if self.boxes:
+            return Tile(self.make.__name__, ", ".join(words), with_boxes(photograph, op))
+        chain = lx.pipeline([*self.before, op], seed=SEED)
         result = shown(chain(photograph[None], positions=[draw])[0])
         if self.halved:
             half = len(photograph) // 2
@@ -65,9 +69,30 @@ def op(
     *arguments: Any,
     before: tuple[Any, ...] = (),
     halved: bool = False,
+    boxes: bool = False,
     **options: Any,
 ) -> Op:
-    return Op(make, arguments, tuple(options.items()), before, halved)
+    return Op(make, arguments, tuple(options.items()), before, halved, boxes)
+
+
+def with_boxes(photograph: np.ndarray, op: Any) -> np.ndarray:
+    """What an op makes of the photograph and two boxes in it, with those that are left drawn into it."""
+    boxes = np.array([[0.15, 0.3, 0.45, 0.65], [0.5, 0.45, 0.85, 0.8]], np.float32)
+    loader = lx.DataLoader(
+        {"image": photograph[None], "boxes": boxes[None]},
+        batch_size=1,
+        seed=SEED,
+        output="numpy",
+        shuffle=False,
+        kinds={"boxes": T.Boxes("albumentations")},
+        transforms={("image", "boxes"): [op]},
+    )
+    batch = loader.batch(0)
+    picture = Image.fromarray(batch["image"][0])
+    pen = ImageDraw.Draw(picture)
+    for box in batch["boxes"][batch["boxes_valid"]] * (picture.size * 2):
+        pen.rectangle([box[0], box[1], box[2] - 1, box[3] - 1], outline=(255, 60, 0), width=2)
+    return np.asarray(picture)
 
 
 def shown(result: np.ndarray) -> np.ndarray:
@@ -90,6 +115,9 @@ def families(size: int) -> dict[str, list[Op]]:
             op(T.RandomFlip, 1.0),
             op(T.Resize, part),
             op(T.RandomResizedCrop, size, scale=(0.2, 0.3)),
+            op(T.RandomIoUCrop, size, overlaps=(0.3,), boxes=True),
+            op(T.BoxSafeCrop, size, boxes=True),
+            op(T.ZoomOut, size, 1.0, sides=(1.5, 2.0), fill=114),
         ],
         "geometric": [
             op(T.Rotate, (25, 25)),

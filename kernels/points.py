@@ -1,8 +1,9 @@
 """Boxes and keypoints that follow an image: where its pixels go, they go.
 
-A row of `x` is (left, top, right, bottom, valid) or (x, y, valid), in pixels from the corner of the image, so that the
-centre of its first pixel is at 0.5. A box is clipped to the image, and one of which nothing is left becomes zeros; a
-keypoint outside keeps its place. Both are no longer valid then, and never again.
+A row of `x` is (left, top, right, bottom, valid, visible, ...) or (x, y, valid), in pixels from the corner of the
+image, so that the centre of its first pixel is at 0.5. A box is clipped to the image, and one of which nothing is left
+becomes zeros; a keypoint outside keeps its place. Both are no longer valid then, and never again. `visible` is the
+share of a box that no op has cut off so far; a row may end before it, and whatever comes after it stays as it is.
 """
 
 from typing import Any
@@ -10,6 +11,91 @@ from typing import Any
 import numpy as np
 
 from .compilation import jitable, kernel
+
+# Formats of boxes: (left, top, right, bottom), (left, top, width, height), (centre across, down, width, height).
+XYXY, XYWH, CXCYWH = 0, 1, 2
+# What float32 may have lost of the visible share of a small box in a large image.
+ROUNDING = 1e-4
+
+
+@kernel
+def open_boxes(x: Any, form: Any, across: Any, down: Any, out: Any) -> None:
+    """Boxes as the ops on them take them, from a format whose units are `across` and `down` pixels.
+
+    What has a number that is not finite becomes zeros.
+    """
+    for k in range(x.shape[0]):
+        finite = True
+        for c in range(4):
+            out[k, c] = np.float32(0.0)
+            finite = finite and np.isfinite(x[k, c])
+        out[k, 4], out[k, 5] = np.float32(0.0), np.float32(1.0)
+        for c in range(4, x.shape[1]):
+            out[k, c + 2] = x[k, c]
+        if not finite:
+            continue
+        left, top = np.float64(x[k, 0]) * across, np.float64(x[k, 1]) * down
+        right, bottom = np.float64(x[k, 2]) * across, np.float64(x[k, 3]) * down
+        if form == CXCYWH:
+            left, top = left - right / 2, top - bottom / 2
+        if form != XYXY:
+            right, bottom = left + right, top + bottom
+        out[k, 0], out[k, 1] = np.float32(left), np.float32(top)
+        out[k, 2], out[k, 3] = np.float32(right), np.float32(bottom)
+        if out[k, 2] > out[k, 0] and out[k, 3] > out[k, 1]:
+            out[k, 4] = np.float32(1.0)
+
+
+@jitable
+def is_kept(x: Any, k: Any, least_area: Any, least_visible: Any) -> Any:
+    """Whether a box is valid, and enough of it is left."""
+    area = (np.float64(x[k, 2]) - x[k, 0]) * (np.float64(x[k, 3]) - x[k, 1])
+    return x[k, 4] > 0 and area >= least_area and x[k, 5] >= least_visible - ROUNDING
+
+
+@kernel
+def close_boxes(
+    x: Any, form: Any, across: Any, down: Any, least_area: Any, least_visible: Any, fills: Any, fill: Any, out: Any
+) -> None:  # fmt: skip
+    """Boxes in a format again; those of which too little is left are zeros.
+
+    If it `fills`, the columns after the first four become `fill` where a box is not valid.
+    """
+    for k in range(out.shape[0]):
+        kept = is_kept(x, k, least_area, least_visible)
+        left, top = np.float64(x[k, 0]), np.float64(x[k, 1])
+        right, bottom = np.float64(x[k, 2]), np.float64(x[k, 3])
+        # What was not valid before is as the ops left it.
+        if x[k, 4] > 0 and not kept:
+            left = top = right = bottom = np.float64(0)
+        if form != XYXY:
+            right, bottom = right - left, bottom - top
+        if form == CXCYWH:
+            left, top = left + right / 2, top + bottom / 2
+        out[k, 0], out[k, 1] = np.float32(left / across), np.float32(top / down)
+        out[k, 2], out[k, 3] = np.float32(right / across), np.float32(bottom / down)
+        for c in range(4, out.shape[1]):
+            out[k, c] = np.float32(fill) if fills and not kept else x[k, c + 2]
+
+
+@kernel
+def valid_boxes(x: Any, least_area: Any, least_visible: Any, out: Any) -> None:
+    """Which boxes are valid."""
+    for k in range(out.shape[0]):
+        out[k] = is_kept(x, k, least_area, least_visible)
+
+
+@kernel
+def sanitize_boxes(x: Any, least_side: Any, least_area: Any) -> None:
+    """Boxes with a side or an area below these become zeros that are not valid; keypoints stay."""
+    if x.shape[1] > 3:
+        for k in range(x.shape[0]):
+            across = np.float64(x[k, 2]) - np.float64(x[k, 0])
+            down = np.float64(x[k, 3]) - np.float64(x[k, 1])
+            large = across >= least_side and down >= least_side and across * down >= least_area
+            if not (large and x[k, 4] > 0):
+                for c in range(min(x.shape[1], 6)):
+                    x[k, c] = np.float32(0.0)
 
 
 @jitable
@@ -46,6 +132,7 @@ def store_box(
     x: Any, k: Any, left: Any, top: Any, right: Any, bottom: Any, height: Any, width: Any
 ) -> None:
     """A box clipped to the image, or zeros."""
+    area = (right - left) * (bottom - top)
     left, right = max(left, 0.0), min(right, np.float64(width))
     top, bottom = max(top, 0.0), min(bottom, np.float64(height))
     # Not `or`: what is no number is not valid either.
@@ -55,6 +142,9 @@ def store_box(
     x[k, 2] = np.float32(right if valid else 0.0)
     x[k, 3] = np.float32(bottom if valid else 0.0)
     x[k, 4] = np.float32(1.0 if valid else 0.0)
+    if x.shape[1] > 5:
+        left_over = (right - left) * (bottom - top) / area if valid else 0.0
+        x[k, 5] = np.float32(x[k, 5] * left_over)
 
 
 @jitable
@@ -99,6 +189,41 @@ def follow_window(x: Any, window: Any, height: Any, width: Any) -> None:
     """The same for a window as it is drawn: (top, height, flipped, left, width, flipped)."""
     top, tall, upside, left, wide, mirrored = window
     window_points(x, top, tall, upside != 0, left, wide, mirrored != 0, height, width)
+
+
+@jitable
+def follow_centres(x: Any, window: Any, height: Any, width: Any) -> None:
+    """The same, where boxes whose centre is not inside of the window are no longer valid."""
+    top, tall, _, left, wide, _ = window
+    if x.shape[1] > 3:
+        for k in range(x.shape[0]):
+            if not is_centred(x, k, top, tall, left, wide):
+                x[k, 4] = np.float32(0.0)
+    follow_window(x, window, height, width)
+
+
+@jitable
+def is_centred(x: Any, k: Any, top: Any, tall: Any, left: Any, wide: Any) -> Any:
+    """Whether the centre of a box is inside of a window."""
+    across = (np.float64(x[k, 0]) + np.float64(x[k, 2])) / 2
+    down = (np.float64(x[k, 1]) + np.float64(x[k, 3])) / 2
+    return left < across < left + wide and top < down < top + tall
+
+
+@jitable
+def best_overlap(x: Any, top: Any, tall: Any, left: Any, wide: Any) -> Any:
+    """The largest intersection over union of a window and a valid box with its centre inside; -1 if there is none."""
+    best = -1.0
+    for k in range(x.shape[0]):
+        if x[k, 4] > 0 and is_centred(x, k, top, tall, left, wide):
+            begin, end = np.float64(x[k, 0]), np.float64(x[k, 2])
+            above, below = np.float64(x[k, 1]), np.float64(x[k, 3])
+            common = (min(end, left + wide) - max(begin, left)) * (
+                min(below, top + tall) - max(above, top)
+            )
+            union = (end - begin) * (below - above) + wide * tall - common
+            best = max(best, common / union)
+    return best
 
 
 @kernel

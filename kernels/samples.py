@@ -3,7 +3,8 @@
 A row of the table is an instruction of `WIDTH` words. Most call a pass; the others choose between passes, repeat them,
 or move bytes. Instructions name places by registers, which hold addresses, counters and the states of draws. They are
 in front of scratch memory, counted downwards: register k is the word at `memory` - 8 * (k + 1). Register 0 is the row
-of the sample, register 1 its place in the batch, and what the others hold when a table begins is in `registers`.
+of the sample, register 1 its place in the batch, register BESIDE the row of boxes next to it, if the table reads them,
+and what the others hold when a table begins is in `registers`.
 """
 
 from typing import Any
@@ -38,7 +39,8 @@ ROW, TARGET = 0, 1
 # Counters of loops inside of one another: the registers behind these two.
 TURNS = 2
 DEEPEST = 16
-FIRST_FREE = TURNS + DEEPEST
+BESIDE = TURNS + DEEPEST
+FIRST_FREE = BESIDE + 1
 MOST = np.iinfo(np.int64).max
 # For a register that holds no place when a table begins.
 NOTHING = np.iinfo(np.int64).min
@@ -54,6 +56,7 @@ def run_samples(
     positions: Any,
     addresses: Any,
     lengths: Any,
+    boxes: Any,
     fetcher: Any,
     worker: Any,
     fetched: Any,
@@ -65,10 +68,11 @@ def run_samples(
 ) -> None:
     """Run a table for every sample.
 
-    `table`, `registers` and `memory` are addresses. `fetched` is the offset in scratch memory of room for a fetched
-    row, `pitch` the bytes of a sample in `out`. `progress` is (sample, instruction, byte for MARK, status of a pass
-    other than 0): where it was if something was raised; if not `raises`, that is told by the status RAISED. A row that
-    could not be fetched is told by a number below 0 for the instruction.
+    `table`, `registers` and `memory` are addresses, and `boxes` those of the boxes next to every sample, if any.
+    `fetched` is the offset in scratch memory of room for a fetched row, `pitch` the bytes of a sample in `out`.
+    `progress` is (sample, instruction, byte for MARK, status of a pass other than 0): where it was if something was
+    raised; if not `raises`, that is told by the status RAISED. A row that could not be fetched is told by a number
+    below 0 for the instruction.
     """
     target = out.ctypes.data
     for k in range(count):
@@ -86,6 +90,8 @@ def run_samples(
                 return
         store_word(memory - WORD * (ROW + 1), row)
         store_word(memory - WORD * (TARGET + 1), target + i * pitch)
+        if boxes.shape[0] > 0:
+            store_word(memory - WORD * (BESIDE + 1), boxes[i])
         length = lengths[i] if lengths.shape[0] > 0 else MOST
         at = 0
         while at < instructions:
@@ -167,6 +173,7 @@ def run_parts(
     positions: Any,
     addresses: Any,
     lengths: Any,
+    boxes: Any,
     fetcher: Any,
     workers: Any,
     fetched: Any,
@@ -184,8 +191,9 @@ def run_parts(
         part = np.int64(number)  # Numba counts in unsigned integers, whose differences are floats
         begin, end = parts[part], parts[part + 1]
         own = lengths[begin:end] if lengths.shape[0] > 0 else lengths
+        beside = boxes[begin:end] if boxes.shape[0] > 0 else boxes
         run_samples(
-            table, instructions, registers, count, positions[begin:end], addresses[begin:end], own, fetcher,
-            workers[part], fetched, memory + part * memory_pitch, pitch, progress[part], False,
+            table, instructions, registers, count, positions[begin:end], addresses[begin:end], own, beside,
+            fetcher, workers[part], fetched, memory + part * memory_pitch, pitch, progress[part], False,
             out[begin * pitch : end * pitch],
         )  # fmt: skip

@@ -122,11 +122,14 @@ class BatchInProgress:
             if field.chain is not None:
                 samples = targets[column]
                 beside = [own.origin for own in group.fields]
-                length = field.chain.length
-                lengths = None
+                located = located_in(samples)
+                length, boxes = field.chain.length, field.chain.boxes
                 if length in beside:
-                    lengths = targets[group.columns[beside.index(length)]].astype(np.int64)
-                self._run(first + offset, 0, start, stop, located_in(samples, lengths), samples)
+                    lengths = targets[group.columns[beside.index(length)]]
+                    located.lengths = lengths.astype(np.int64)
+                if boxes in beside:
+                    located.boxes = targets[group.columns[beside.index(boxes)]]
+                self._run(first + offset, 0, start, stop, located, samples)
 
     def _run(
         self,
@@ -150,7 +153,10 @@ class BatchInProgress:
         target = out if out.dtype == spec.dtype else np.empty(out.shape, spec.dtype)
         own = self._numbers(start, stop)
         if chain.length is not None and located.lengths is None:
-            located.lengths = self._planner.lengths(chain.length, self.rows[own])
+            lengths = self._planner.values_of(chain.length, self.rows[own])
+            located.lengths = lengths.astype(np.int64)
+        if chain.boxes is not None and located.boxes is None:
+            located.boxes = self._planner.values_of(chain.boxes, self.rows[own])
         chain.run(phase, start, self.span.position, self._positions[own], located, samples, target)
         if target is not out:
             store(target, self.rows[own], out)

@@ -27,6 +27,7 @@ from .remainder import RemainderName, Span
 from .sources import LocatedSource, Mixture, RecordSource, Source, as_rows, as_source
 from .sources.source import RowSpec, check_lengths, specs_of
 from .spec import Spec, plain_array
+from .transforms.boxes import Boxes
 from .transforms.kinds import Kind
 from .written import Written
 
@@ -47,7 +48,7 @@ class DataLoader(Written):
     weights     one number per row: rows are drawn with replacement, each as often as its weight says
     transforms  {"image": [ops]}: compiled, sample by sample; a bare list goes to the only or the "data" field
     kinds       {"mask": "labels", "depth": "values"}: what fields next to an image are, where names, dtypes and shapes
-                do not tell: "image", "labels", "values", "boxes", "keypoints" or "length"
+                do not tell: "image", "labels", "values", "boxes", "keypoints", "length", or transforms.Boxes("yolo")
     transform   called with each finished batch of NumPy arrays, in the background; gives the batch to deliver
     prefetch    how many batches are kept ready, beside those that the workers are at
     workers     how many threads build them; None is one per core
@@ -69,7 +70,7 @@ class DataLoader(Written):
         remainder: RemainderName | None = None,
         weights: Any = None,
         transforms: Any = None,
-        kinds: Mapping[str, Kind] | None = None,
+        kinds: Mapping[str, Kind | Boxes] | None = None,
         transform: Callable[[Any], Any] | None = None,
         prefetch: int = 2,
         workers: int | None = None,

@@ -5,6 +5,7 @@ A process fills only the places of a batch that its devices hold, and those that
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,8 +135,8 @@ class BatchPlanner:
             self.pool(spec, ((0, size),)) for spec in self.intermediate_specs
         ]
 
-    def lengths(self, origin: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How much of these rows is data, as a field of the data set says."""
+    def values_of(self, origin: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Return what a field of the data set has in these rows, for a field next to it."""
         group, column = next(
             (group, column)
             for group in self.groups
@@ -145,7 +146,7 @@ class BatchPlanner:
         specs = specs_of(group.source.spec)
         read = [np.empty((len(rows), *spec.shape), spec.dtype) for spec in specs]
         group.source.read(rows, read)
-        return read[column].astype(np.int64)
+        return read[column]
 
     def pool(self, spec: Spec, blocks: Ranges) -> Pool:
         """Memory for the blocks of one array of every batch."""

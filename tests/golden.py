@@ -124,6 +124,21 @@ TOKENS = {
 }
 
 
+# Ops on boxes next to an image, and the format that these are in.
+NEW_BOXES = {
+    "RandomIoUCrop": (lambda: T.RandomIoUCrop((12, 14)), "boxes"),
+    "RandomIoUCrop yolo": (lambda: T.RandomIoUCrop(16, overlaps=(0.1, 0.4)), T.Boxes("yolo")),
+    "BoxSafeCrop": (lambda: T.BoxSafeCrop((12, 14)), "boxes"),
+    "BoxSafeCrop coco": (lambda: T.BoxSafeCrop(9, 0.4), T.Boxes("coco", min_visibility=0.5)),
+    "ZoomOut": (lambda: T.ZoomOut((15, 14), 0.7, fill=3), "boxes"),
+    "ZoomOut nearest": (
+        lambda: T.ZoomOut(sides=(1.2, 2.0), interpolation="nearest"),
+        T.Boxes("albumentations"),
+    ),
+    "SanitizeBoxes": (lambda: T.SanitizeBoxes(4, 20), T.Boxes("cxcywh", fill=-1)),
+}
+
+
 @lx.transform
 def speckle(x, rng, amount):
     """In place, with draws and a parameter."""
@@ -176,6 +191,13 @@ def together(op):
         "keypoints": boxes()[..., :2],
     }
     return data, {("image", "mask", "boxes", "keypoints"): [op]}
+
+
+def boxed(op):
+    """An image and what may stand next to it, with a class for every box, and an op between others."""
+    data, _ = together(None)
+    data["boxes"] = np.concatenate([data["boxes"], values((3, 1), np.float32)], axis=2)
+    return data, {("image", "mask", "boxes", "keypoints"): [T.RandomFlip(), op, T.Rot90((0, 2))]}
 
 
 def files(folder):
@@ -266,6 +288,8 @@ def cases(folder):
     found["nested"] = photographs(), nested, {}
     for remainder in ("keep", "drop", "pad"):
         found[f"remainder {remainder}"] = photographs(), chain, {"remainder": remainder}
+    for name, (op, kind) in NEW_BOXES.items():
+        found[f"{name}, new boxes"] = lambda op=op: boxed(op()), None, {"kinds": {"boxes": kind}}
     found["weights"] = photographs(), chain, {"weights": [1, 2, 3, 4, 5, 6]}
     found["in order"] = photographs(), chain, {"shuffle": False}
     for name, op in NEW_CONVENTIONS.items():

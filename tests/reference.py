@@ -12,7 +12,7 @@ import numpy as np
 from numba.core import config
 from scipy import fft
 
-from loaderx.kernels import noise, passes, resizing, samples
+from loaderx.kernels import noise, passes, points, resizing, samples
 from loaderx.kernels.distributions import Draws
 
 WORD = 2**32
@@ -972,6 +972,54 @@ def clipped_boxes(x, boxes, height, width):
     x[:, 4] = valid
 
 
+def opened_boxes(x, form, across, down):
+    """Rows of (left, top, right, bottom, valid, visible, ...) from boxes in a format."""
+    finite = np.isfinite(x[:, :4]).all(axis=1, keepdims=True)
+    boxes = np.where(finite, x[:, :4], 0).astype(np.float64)
+    first, second = boxes[:, :2], boxes[:, 2:]
+    first, second = first * [across, down], second * [across, down]
+    if form == points.CXCYWH:
+        first = first - second / 2
+    if form != points.XYXY:
+        second = first + second
+    boxes = np.concatenate([first, second], axis=1).astype(np.float32)
+    valid = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+    ones = np.ones(len(x))
+    return np.column_stack([boxes, valid, ones, x[:, 4:]]).astype(np.float32)
+
+
+def best_overlap(x, top, tall, left, wide):
+    low, high = np.array([left, top]), np.array([left + wide, top + tall])
+    boxes = x[x[:, 4] > 0, :4].astype(np.float64)
+    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
+    boxes = boxes[np.all((centres > low) & (centres < high), axis=1)]
+    if len(boxes) == 0:
+        return -1.0
+    common = np.prod(np.minimum(boxes[:, 2:], high) - np.maximum(boxes[:, :2], low), axis=1)
+    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+    return float(np.max(common / (areas + wide * tall - common)))
+
+
+def zoom_shares(start, extent, size, result, antialias):
+    """The share of every pixel of an axis in every pixel of the output; rows of zeros are outside."""
+    scale = extent / result
+    centres = (np.arange(result) + 0.5) * scale + start
+    reach = scale if antialias and scale > 1 else 1.0
+    shares = np.maximum(1 - np.abs(np.arange(size) + 0.5 - centres[:, None]) / reach, 0)
+    shares[(centres < 0) | (centres >= size)] = 0
+    totals = shares.sum(axis=1, keepdims=True)
+    return np.divide(shares, totals, out=shares, where=totals > 0)
+
+
+def zoomed_out(x, window, antialias, fill, shape):
+    """An image of floats on a canvas, scaled to a shape, before it is rounded."""
+    rows = zoom_shares(window[0], window[1], x.shape[0], shape[0], antialias)
+    columns = zoom_shares(window[3], window[4], x.shape[1], shape[1], antialias)
+    mixed = np.einsum("ih,jw,hwc->ijc", rows, columns, x.astype(np.float64))
+    inside = (rows.sum(axis=1) > 0)[:, None] & (columns.sum(axis=1) > 0)
+    return np.where(inside[..., None], mixed, fill)
+
+
 def moved_keypoints(x, points, height, width):
     across, down = points.T
     x[:, 2] = (x[:, 2] > 0) & (across >= 0) & (across < width) & (down >= 0) & (down < height)
@@ -1303,8 +1351,8 @@ def turned(key, held, turns):
 
 
 def run_samples(
-    table, instructions, registers, count, positions, addresses, lengths, fetcher, worker, fetched, memory, pitch,
-    progress, raises, out,
+    table, instructions, registers, count, positions, addresses, lengths, boxes, fetcher, worker, fetched, memory,
+    pitch, progress, raises, out,
 ):  # fmt: skip
     rows = words_at(table, instructions * samples.WIDTH).reshape(-1, samples.WIDTH)
     held = words_at(memory - 8 * count, count)[::-1]
@@ -1313,6 +1361,7 @@ def run_samples(
     assert fetcher == 0
     for i in range(len(addresses)):
         held[samples.ROW], held[samples.TARGET] = addresses[i], out.ctypes.data + i * pitch
+        held[samples.BESIDE] = boxes[i] if len(boxes) else 0
         at = 0
         while at < instructions:
             kind, *given = (int(word) for word in rows[at])
@@ -1358,12 +1407,12 @@ def run_samples(
 
 
 def run_parts(
-    parts, table, instructions, registers, count, positions, addresses, lengths, fetcher, workers, fetched, memory,
-    memory_pitch, pitch, progress, out,
+    parts, table, instructions, registers, count, positions, addresses, lengths, boxes, fetcher, workers, fetched,
+    memory, memory_pitch, pitch, progress, out,
 ):  # fmt: skip
     for part, (begin, end) in enumerate(itertools.pairwise(parts)):
         run_samples(
             table, instructions, registers, count, positions[begin:end], addresses[begin:end], lengths[begin:end],
-            fetcher, workers[part], fetched, memory + part * memory_pitch, pitch, progress[part], False,
-            out[begin * pitch : end * pitch],
+            boxes[begin:end], fetcher, workers[part], fetched, memory + part * memory_pitch, pitch, progress[part],
+            False, out[begin * pitch : end * pitch],
         )  # fmt: skip

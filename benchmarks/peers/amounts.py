@@ -25,6 +25,7 @@ TILES = 8
 CROP = 192
 PADDING = 16
 RESIZED = 160
+SIDES = 2.0  # of the canvas, in sides of the image
 
 # Of what is drawn.
 JITTER = 0.4

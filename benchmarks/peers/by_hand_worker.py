@@ -177,6 +177,15 @@ def crop(image: Array, top: int, left: int) -> Array:
     return image[top : top + of.CROP, left : left + of.CROP].copy()
 
 
+def zoom_out(image: Array, random: Random) -> Array:
+    """The image anywhere on a larger canvas, which becomes as large as the image."""
+    size = int(of.SIZE * of.SIDES)
+    canvas = np.zeros((size, size, 3), np.uint8)
+    top, left = random.integers(0, size - of.SIZE + 1, 2)
+    canvas[top : top + of.SIZE, left : left + of.SIZE] = image
+    return cv2.resize(canvas, (of.SIZE, of.SIZE), interpolation=cv2.INTER_AREA)
+
+
 def drawn(function: Callable[[Array, Random], Array]) -> Maker:
     """Of a function that draws: each thread has numbers of its own."""
 
@@ -237,6 +246,7 @@ MAKERS: dict[str, Maker] = {
     "Resize": fixed(lambda image: cv2.resize(image, (of.RESIZED, of.RESIZED))),
     "RandomResizedCrop": drawn(resized_crop),
     "Normalize": fixed(normalize),
+    "ZoomOut": drawn(zoom_out),
 }
 
 

@@ -44,6 +44,16 @@ WINDOWS = (
     T.Resize(24, interpolation="bicubic"),
     T.LetterBox((24, 40)),
     T.PadIfNeeded(36, 36),
+    T.ZoomOut(24),
+    T.ZoomOut(24, interpolation="nearest"),
+)
+# They need boxes next to an image.
+BY_BOXES = (
+    T.BoxSafeCrop(24),
+    T.BoxSafeCrop(24, interpolation="nearest"),
+    T.RandomIoUCrop(24),
+    T.RandomIoUCrop(24, interpolation="nearest"),
+    T.SanitizeBoxes(),
 )
 MAPS = (
     T.Affine(20),
@@ -184,6 +194,8 @@ def _together() -> Iterator[Example]:
         for op in (*WINDOWS, *MAPS, T.RandAugment()):
             yield fields, {tuple(fields): [op]}
             yield fields, {("image", "mask"): [op]}
+        for op in BY_BOXES:
+            yield fields, {tuple(fields): [op]}
 
 
 def list_passes() -> None:

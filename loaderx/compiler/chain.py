@@ -55,9 +55,9 @@ class CompiledSegment:
     ) -> None:
         self.program.run(positions, located, out, threads=threads)
 
-    def check(self, sample: Array) -> None:
+    def check(self, sample: Array, boxes: Array | None) -> None:
         """Refuse code of a user that leaves its arrays, or leaves a part of `out` as it was, at this sample."""
-        located = located_in(sample[None])
+        located = located_in(sample[None], boxes=boxes)
         work = self.program.work
         program = Program(self._steps, self.program.input, checking=True, work=work)
         marked = [np.empty((1, *self.output.shape), self.output.dtype) for _ in MARKS]
@@ -150,6 +150,9 @@ class Chain:
         # The field that says how much of a sample is data, and how much of it is left at most.
         self.length: str | None = None
         self.most = spec.shape[0] if spec.shape else sys.maxsize
+        # The field with the boxes next to a sample that an op looks at, and the first row of it.
+        self.boxes: str | None = None
+        self.first_boxes: Callable[[], Array] | None = None
         self._waiting: list[Step] = []
         self._start = spec
         self._debug = os.environ.get("LOADERX_DEBUG") == "1"
@@ -162,7 +165,8 @@ class Chain:
     def add_pass(self, step: Step) -> None:
         """Add an op that is compiled, or called in Python in debug mode."""
         output = step.transform.output(self.output)
-        if self._debug and not step.transform.stays_compiled:
+        # Where the boxes next to a sample are is known to compiled code alone.
+        if self._debug and not (step.transform.stays_compiled or step.boxes is not None):
             call = step.transform.interpret(step, self.output, compiled_call)
             self.add_python(step.transform.name, call, output)
             return
@@ -190,7 +194,7 @@ class Chain:
                 with suppress(Exception):  # a row that cannot be read is reported at its step
                     sample = self._sample(self._start)
             if sample is not None:
-                segment.check(sample)
+                segment.check(sample, self.boxes_of_first(1))
             self._append(segment)
 
     def _append(self, segment: "CompiledSegment | PythonSegment") -> None:
@@ -227,14 +231,14 @@ class Chain:
             whole, flat = samples.reshape(len(samples), -1), target.reshape(count, -1)
             partners = partners_of(place, count, len(samples), current.key, batch)
             current.mixer(place, positions, partners, current.key, whole, flat)
-            samples, located = target, located_in(target, located.lengths)
+            samples, located = target, located_in(target, located.lengths, located.boxes)
         for segment in current.segments:
             last = segment is current.segments[-1]
             spec = segment.output
             target = out if last else np.empty((count, *spec.shape), spec.dtype)
             segment.run(positions, located, samples, target, threads)
             if not last:
-                samples, located = target, located_in(target, located.lengths)
+                samples, located = target, located_in(target, located.lengths, located.boxes)
 
     def partner_step(self, phase: int, size: int, batch: int) -> int:
         """How many places further the samples stand that a phase mixes in, in a batch of `size`."""
@@ -260,6 +264,13 @@ class Chain:
         segments = self.phases[0].segments
         return bool(segments) and isinstance(segments[0], PythonSegment)
 
+    def boxes_of_first(self, count: int) -> Array | None:
+        """Return the boxes next to the first row of the data, `count` times, if an op looks at them."""
+        if self.first_boxes is None:
+            return None
+        first = np.asarray(self.first_boxes())
+        return np.ascontiguousarray(np.broadcast_to(first, (count, *first.shape)))
+
     def sample_so_far(self) -> Array:
         """Return the first row of the data, taken through the ops so far; zeros behind an op that mixes samples."""
         self.compile()
@@ -272,7 +283,7 @@ class Chain:
         nothing = np.zeros(1, np.int64)
         for segment in self.phases[0].segments:
             out = np.empty((1, *segment.output.shape), segment.output.dtype)
-            segment.run(nothing, located_in(rows), rows, out)
+            segment.run(nothing, located_in(rows, boxes=self.boxes_of_first(1)), rows, out)
             rows = out
         sample: Array = rows[0]
         return sample

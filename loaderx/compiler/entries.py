@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,11 @@ from loaderx.kernels.random import DRAWS
 from loaderx.spec import Spec
 from loaderx.transforms.authoring import Author
 from loaderx.transforms.base import Transform
+from loaderx.transforms.boxes import Boxes
 from loaderx.transforms.channels import USUAL, Channels, check_channels
 from loaderx.transforms.combinators import left_to_chance
 from loaderx.transforms.kinds import (
+    BOXES,
     IMAGE,
     LABELS,
     LENGTH,
@@ -27,14 +29,16 @@ from loaderx.transforms.kinds import (
     check_kind,
     check_kinds,
     compared_to_first,
+    formats_of,
     infer_kinds,
     uncertain,
 )
 from loaderx.transforms.lengths import AtMost
 from loaderx.transforms.points import VALID, ClosePoints, OpenPoints, ValidPoints, check_points
 from loaderx.transforms.python_function import PythonFunction
+from loaderx.transforms.rounds import Repeating
 from loaderx.transforms.spatial import Resize
-from loaderx.transforms.step import Step
+from loaderx.transforms.step import BoxesBefore, Step
 from loaderx.transforms.views import Views
 
 from .cautions import largest, warn
@@ -53,7 +57,7 @@ def chains(
 
     `kinds` says what fields are, as `DataLoader` takes it.
     """
-    book = Book(fields, seed, check_kinds(kinds, fields))
+    book = Book(fields, seed, check_kinds(kinds, fields), formats_of(kinds))
     for names, ops in _entries(transforms, fields):
         book.add_entry(names, ops)
     return book.close()
@@ -83,15 +87,19 @@ class Book:
         fields: Mapping[str, tuple[Spec, FirstSample]],
         seed: int,
         kinds: Mapping[str, Kind] | None = None,
+        formats: Mapping[str, Boxes] | None = None,
     ) -> None:
         self._fields = fields
         self._seed = seed
         self._given = dict(kinds or {})
+        # How fields of boxes are written, where that is given.
+        self._formats = dict(formats or {})
         # Given kinds that were not compared to their fields yet.
         self._unchecked = set(self._given)
         self._chains: dict[str, Chain] = {}
-        # Boxes and keypoints that follow an image at present, each with a second chain for their validity.
-        self._following: set[str] = set()
+        # Boxes and keypoints that follow an image at present, each with a second chain for their validity; and what
+        # the image has become, which they are fractions of if they are normalised.
+        self._following: dict[str, tuple[Kind, Spec]] = {}
         self._replaced: set[str] = set()
         # Kinds of ops that were warned of: once per loader.
         self._warned: set[type] = set()
@@ -162,13 +170,13 @@ class Book:
                 self._repeat(name, new)
                 if name in self._following:
                     self._repeat(name + VALID, new + VALID)
-                    self._following.add(new)
+                    self._following[new] = self._following[name]
             self._add_ops(own, ops)
         for name in names:
             del self._chains[name]
             if name in self._following:
                 del self._chains[name + VALID]
-                self._following.remove(name)
+                del self._following[name]
             self._replaced.add(name)
 
     def _repeat(self, name: str, new: str) -> None:
@@ -177,6 +185,7 @@ class Book:
         for step in before.steps:
             chain.add(step)
         chain.channels, chain.length, chain.most = before.channels, before.length, before.most
+        chain.boxes, chain.first_boxes = before.boxes, before.first_boxes
 
     def _add(self, op: Any, key: int, entry: Entry) -> None:
         if isinstance(op, Channels):
@@ -195,9 +204,10 @@ class Book:
             )
         if op.spatial and not op.needs_batch:
             _check_sizes(op, [chain for _, chain, kind in fields if kind not in (*POINTS, LENGTH)])
-        image = lead.output
+        image, channels_first = lead.output, lead.channels_first
         if op.spatial and op.needs_batch:
             check_channels(image, op.name, lead.channels)
+        decides, boxes = self._boxes_before(op, fields, image)
         # Lengths last: they are cut as the other fields were.
         for name, chain, kind in sorted(fields, key=lambda field: field[2] == LENGTH):
             if kind == LENGTH and not op.needs_batch:
@@ -209,9 +219,11 @@ class Book:
                 raise ArgumentError(f"{op.name} cannot mix boxes or keypoints ({name!r}).")
             elif kind in POINTS and not op.is_python:
                 moved = op.for_points(image)
-                self._follow(name, kind)
-                chain.add(Step(moved, key))
-                self._chains[name + VALID].add(Step(moved, key))
+                self._follow(name, kind, image)
+                seen = None if name == decides else boxes
+                for each in (chain, self._chains[name + VALID]):
+                    self._look_at(each, seen)
+                    each.add(Step(moved, key, boxes=seen))
             else:
                 self._stop_following(name)
                 follows = kind in (LABELS, LENGTH)
@@ -224,9 +236,16 @@ class Book:
                     own = own.for_length()
                     chain.length = length
                 self._examine(own, chain)
-                chain.add(Step(own, key, follows, chain.most, image))
+                self._look_at(chain, boxes)
+                chain.add(Step(own, key, follows, chain.most, image, boxes=boxes))
             if chain.output.shape:
                 chain.most = min(chain.most, chain.output.shape[0])
+        if not channels_first:
+            size = lead.output.shape
+            size = size[1:] if any(each.channels_first for each in _all_inside(op)) else size
+            for name, _, kind in fields:
+                if name in self._following:
+                    self._following[name] = kind, Spec(size, lead.output.dtype)
         if op.is_python:
             warn(
                 f"{op.name!r} is a plain Python function: it runs once per sample under the GIL, some 100 times "
@@ -290,7 +309,52 @@ class Book:
                 self._warned.add(kind)
                 warn(found)
 
-    def _follow(self, name: str, kind: Kind) -> None:
+    def _boxes_before(
+        self, op: Transform, fields: Sequence[tuple[str, Chain, Kind]], image: Spec
+    ) -> tuple[str | None, BoxesBefore | None]:
+        """Return the field of boxes that an op draws by, and the boxes before it; refuse an op that needs boxes."""
+        needing = [each for each in _all_inside(op) if each.needs_boxes]
+        if not needing:
+            return None, None
+        name = next((name for name, _, kind in fields if kind == BOXES), None)
+        if name is None:
+            raise ArgumentError(
+                f"{needing[0].name} needs boxes next to the image. Name the field that has them in the same entry, "
+                '{("image", "boxes"): [...]}; the last word of its name is "boxes", or `kinds` says so.'
+            )
+        drawing = [each for each in needing if each.draws_by_boxes]
+        if not drawing:
+            return None, None
+        for policy in _all_inside(op):
+            if isinstance(policy, Repeating) and any(
+                each.draws_by_boxes for each in _all_inside(policy)
+            ):
+                raise ArgumentError(
+                    f"{policy.name}: {drawing[0].name} must know which ops come before it, and here that is drawn; "
+                    "put it before or after."
+                )
+        self._follow(name, BOXES, image)
+        chain = self._chains[name]
+        for step in chain.steps:
+            if step.transform.is_python or step.transform.needs_batch or step.boxes is not None:
+                raise ArgumentError(
+                    f"{drawing[0].name} reads the field {name!r}, which {step.transform.name} changed before; put it "
+                    "before that one."
+                )
+        return name, BoxesBefore(chain.origin, chain.input, tuple(chain.steps), image)
+
+    def _look_at(self, chain: Chain, boxes: BoxesBefore | None) -> None:
+        """Let a chain be told the boxes next to its samples."""
+        if boxes is None:
+            return
+        if chain.boxes not in (None, boxes.origin):
+            raise ArgumentError(
+                f"ops on {chain.origin!r} look at the boxes of {chain.boxes!r} and of {boxes.origin!r}; they must be "
+                "of one field."
+            )
+        chain.boxes, chain.first_boxes = boxes.origin, self._fields[boxes.origin][1]
+
+    def _follow(self, name: str, kind: Kind, image: Spec) -> None:
         """Let a field of points follow an image from here on."""
         if name in self._following:
             return
@@ -302,15 +366,20 @@ class Book:
         check_points(chain.origin, chain.output, kind)
         self._repeat(name, name + VALID)
         for each in (chain, self._chains[name + VALID]):
-            each.add(Step(OpenPoints(), 0))
-        self._following.add(name)
+            each.add(Step(OpenPoints(self._format_of(chain.origin, kind), image), 0))
+        self._following[name] = kind, image
+
+    def _format_of(self, origin: str, kind: Kind) -> Boxes | None:
+        """Return how a field of boxes is written; None for keypoints."""
+        return self._formats.get(origin, Boxes()) if kind == BOXES else None
 
     def _stop_following(self, name: str) -> None:
         if name in self._following:
-            self._following.remove(name)
+            kind, image = self._following.pop(name)
+            boxes = self._format_of(self._chains[name].origin, kind)
             for chain, end in (
-                (self._chains[name], ClosePoints()),
-                (self._chains[name + VALID], ValidPoints()),
+                (self._chains[name], ClosePoints(boxes, image)),
+                (self._chains[name + VALID], ValidPoints(boxes, image)),
             ):
                 # Up to here both are the same code, which is then compiled once.
                 chain.compile()
@@ -325,6 +394,13 @@ def _check_sizes(op: Transform, images: Sequence[Chain]) -> None:
             f"keypoints are known by the last word of their names: {', '.join(POINTS_WORDS)}; "
             "or by `kinds`."
         )
+
+
+def _all_inside(op: Transform) -> Iterator[Transform]:
+    """Yield an op, and those inside of it."""
+    yield op
+    for each in op.inside:
+        yield from _all_inside(each)
 
 
 def as_op(op: Any) -> Any:

@@ -71,6 +71,7 @@ def _rows(name: str, chain: Chain) -> list[Row]:
     spec, samples = chain.input, _samples(chain)
     for step in chain.steps:
         alone = Chain(spec, samples[0].copy)
+        alone.boxes, alone.first_boxes = chain.boxes, chain.first_boxes
         alone.add(step)
         alone.compile()
         how = "Python" if _interpreted(alone) else "compiled"
@@ -118,7 +119,7 @@ def _measure(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
             if phase == 0 and not step.segments:
                 continue
             out = np.zeros((SAMPLES, *step.output.shape), step.output.dtype)
-            located = located_in(rows)
+            located = located_in(rows, boxes=chain.boxes_of_first(SAMPLES))
             began = time.perf_counter()
             chain.run(phase, 0, 0, positions, located, rows, out)
             seconds += time.perf_counter() - began

@@ -11,7 +11,7 @@ from loaderx.errors import TransformError, annotate
 from loaderx.kernels import samples
 from loaderx.kernels.progress import Work
 from loaderx.kernels.threads import Team, bounds_of, worthwhile
-from loaderx.sources.located import Located
+from loaderx.sources.located import Located, addresses_in
 from loaderx.spec import Spec
 from loaderx.transforms.step import Step
 
@@ -43,6 +43,7 @@ class Program:
         # Whether everything in it was compiled before.
         self.cached = table.cached
         self._complete = table.complete
+        self._reads_boxes = table.reads_boxes
         self._table = table.close()
         self._instructions = self._table.instructions.ctypes.data
         registers = self._table.registers
@@ -72,6 +73,7 @@ class Program:
         """
         if not self._complete:
             raise TransformError("the passes of this chain are listed, and not compiled.")
+        assert located.boxes is not None or not self._reads_boxes
         count = len(positions)
         most = worthwhile(count, count * self._sample_bytes, BYTES_PER_THREAD)
         if most == 1:
@@ -107,8 +109,8 @@ class Program:
         try:
             samples.run_samples(
                 instructions, *self._sizes, positions, located.addresses,
-                NONE if located.lengths is None else located.lengths, located.fetcher, located.worker, self._fetched,
-                memory, self._pitch, progress, True, out.reshape(-1).view(np.uint8),
+                NONE if located.lengths is None else located.lengths, self._boxes_of(located), located.fetcher,
+                located.worker, self._fetched, memory, self._pitch, progress, True, out.reshape(-1).view(np.uint8),
             )  # fmt: skip
         except Exception as error:
             name = self._table.names[progress[1]]
@@ -129,19 +131,20 @@ class Program:
         memory = self._begin_of(self._parts_memory)
         progress = np.zeros((count, 4), np.int64)
         lengths = NONE if located.lengths is None else located.lengths
+        boxes = self._boxes_of(located)
         flat, size = out.reshape(-1).view(np.uint8), self._pitch
         table = self._instructions, *self._sizes
 
         def region(parts: NDArray[np.int64]) -> None:
             samples.run_parts(
-                parts, *table, positions, located.addresses, lengths, 0, np.zeros(count, np.int64), self._fetched,
-                memory, pitch, size, progress, flat,
+                parts, *table, positions, located.addresses, lengths, boxes, 0, np.zeros(count, np.int64),
+                self._fetched, memory, pitch, size, progress, flat,
             )  # fmt: skip
 
         def part(number: int, begin: int, end: int) -> None:
             samples.run_samples(
-                *table, positions[begin:end], located.addresses[begin:end], lengths[begin:end], 0, 0, self._fetched,
-                memory + number * pitch, size, progress[number], False, flat[begin * size : end * size],
+                *table, positions[begin:end], located.addresses[begin:end], lengths[begin:end], boxes[begin:end], 0, 0,
+                self._fetched, memory + number * pitch, size, progress[number], False, flat[begin * size : end * size],
             )  # fmt: skip
 
         team.run(len(positions), region, part)
@@ -153,9 +156,16 @@ class Program:
             alone = slice(first, first + 1)
             of_one = Located(located.addresses[alone], hold=located.hold)
             of_one.lengths = None if located.lengths is None else located.lengths[alone]
+            of_one.boxes = None if located.boxes is None else located.boxes[alone]
             self._run(positions[alone], of_one, out[alone], None, 0, first)
             progress[number, 0] = 0
             self._raise_status(progress[number], first)
+
+    def _boxes_of(self, located: Located) -> NDArray[np.int64]:
+        """Return the addresses of the boxes next to every sample, where an op looks at them."""
+        if not self._reads_boxes or located.boxes is None:
+            return NONE
+        return addresses_in(located.boxes)
 
     def _raise_status(self, progress: NDArray[np.int64], first: int) -> None:
         name = self._table.names[progress[1]]

@@ -18,7 +18,7 @@ from loaderx.kernels.distributions import draw_integer
 from loaderx.kernels.progress import Work
 from loaderx.spec import Spec
 from loaderx.transforms.arguments import KEPT_RNG, RNG, Given, array_at, value
-from loaderx.transforms.step import Step
+from loaderx.transforms.step import BoxesBefore, Step
 
 from .passes import NOT_COMPILED, compiled_pass
 
@@ -53,6 +53,8 @@ class TableBuilder:
         self.cached = True
         # Whether all passes are there, and not only listed.
         self.complete = True
+        # Whether an op looks at the boxes next to a sample.
+        self.reads_boxes = False
         self._rows: list[list[int]] = []
         # What each register holds when a sample begins: the address at an offset of scratch memory, or nothing.
         self._registers = [samples.NOTHING] * samples.FIRST_FREE
@@ -247,6 +249,16 @@ class TableBuilder:
             group[0].transform.write(self, group, x, target, spec)
             x, spec = target, result
         return spec
+
+    def boxes_before(self, boxes: BoxesBefore) -> tuple[int, Spec]:
+        """Write what the boxes next to a sample become before an op; return where they are, and their spec."""
+        self.reads_boxes = True
+        spec = boxes.spec
+        for step in boxes.steps:
+            spec = step.transform.output(spec)
+        place = self.place(spec.nbytes)
+        self.chain(boxes.steps, samples.BESIDE, boxes.spec, place)
+        return place, spec
 
     def close(self) -> "Table":
         """Return the table."""

@@ -24,6 +24,8 @@ class Located:
     failure: Callable[[int, int], Exception] | None = None
     # How many entries of each row along its first axis are data and not padding; None is all.
     lengths: NDArray[np.int64] | None = None
+    # The boxes next to each row, as a C-contiguous array of the rows of their field, for ops that look at them.
+    boxes: NDArray[Any] | None = None
 
     def raise_failure(self, place: int, reason: int) -> None:
         """Raise what the fetcher's number means."""
@@ -31,9 +33,13 @@ class Located:
         raise self.failure(place, reason)
 
 
-def located_in(samples: NDArray[Any], lengths: NDArray[np.int64] | None = None) -> Located:
+def located_in(
+    samples: NDArray[Any],
+    lengths: NDArray[np.int64] | None = None,
+    boxes: NDArray[Any] | None = None,
+) -> Located:
     """Every row of a C-contiguous array."""
-    return Located(addresses_in(samples), hold=samples, lengths=lengths)
+    return Located(addresses_in(samples), hold=samples, lengths=lengths, boxes=boxes)
 
 
 def addresses_in(samples: NDArray[Any]) -> NDArray[np.int64]:

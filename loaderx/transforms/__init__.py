@@ -6,6 +6,7 @@ from .base import Transform as Transform
 from .blurs import Defocus as Defocus
 from .blurs import MedianBlur as MedianBlur
 from .blurs import MotionBlur as MotionBlur
+from .boxes import Boxes as Boxes
 from .channels import Channels as Channels
 from .colour import Brightness as Brightness
 from .colour import ChannelDrop as ChannelDrop
@@ -21,6 +22,10 @@ from .combinators import OneOf as OneOf
 from .combinators import Sequence as Sequence
 from .degrade import Downscale as Downscale
 from .degrade import JPEGCompression as JPEGCompression
+from .detection import BoxSafeCrop as BoxSafeCrop
+from .detection import RandomIoUCrop as RandomIoUCrop
+from .detection import SanitizeBoxes as SanitizeBoxes
+from .detection import ZoomOut as ZoomOut
 from .dropout import CoarseDropout as CoarseDropout
 from .elastic import ElasticDeform as ElasticDeform
 from .filters import CLAHE as CLAHE

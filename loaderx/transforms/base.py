@@ -63,6 +63,9 @@ class Transform(Written, ABC):
     does_nothing: bool = False
     # Whether it needs to know how many entries of a sample along its first axis are data, and not padding.
     takes_length: bool = False
+    # Whether it is of no use without boxes next to an image, and whether its draws depend on where these are.
+    needs_boxes: bool = False
+    draws_by_boxes: bool = False
     # With which probability it happens to a sample. Below 1 a chain chooses: see `left_to_chance`. Ops whose compiled
     # code draws whether they happen leave it at 1.
     chance: float = 1.0

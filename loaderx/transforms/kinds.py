@@ -9,6 +9,8 @@ import numpy as np
 from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
 
+from .boxes import Boxes
+
 Kind: TypeAlias = Literal["image", "labels", "values", "boxes", "keypoints", "length"]
 
 IMAGE: Kind = "image"
@@ -29,7 +31,7 @@ WORDS: dict[str, Kind] = {
     **dict.fromkeys(("length", "lengths"), LENGTH),
 }
 POINTS_WORDS = tuple(word for word, kind in WORDS.items() if kind in POINTS)
-# How many numbers a row of points has.
+# How many numbers a row of points has; there may be more after those of a box.
 NUMBERS = {BOXES: 4, KEYPOINTS: 2}
 
 # Integers of these dtypes may be the values of an image that has no telling name.
@@ -41,8 +43,11 @@ def _is_flat(spec: Spec) -> bool:
     return len(spec.shape) in (2, 3) and 0 not in spec.shape
 
 
-def _has_rows(spec: Spec, numbers: int) -> bool:
-    return len(spec.shape) == 2 and spec.shape[1] == numbers and spec.dtype.kind in "iuf"
+def _has_rows(spec: Spec, numbers: int, longer: str = "") -> bool:
+    """Whether samples are rows of so many numbers, or of more if these are of some kinds of dtypes."""
+    if len(spec.shape) != 2 or spec.dtype.kind not in "iuf":
+        return False
+    return spec.shape[1] == numbers or (spec.shape[1] > numbers and spec.dtype.kind in longer)
 
 
 # What a field of a kind must be, in words and as a condition.
@@ -50,7 +55,7 @@ _RULES: dict[Kind, tuple[str, Callable[[Spec], bool]]] = {
     IMAGE: ("samples of (height, width) or (height, width, channels)", _is_flat),
     LABELS: ("integers or booleans", lambda spec: spec.dtype.kind in "iub"),
     VALUES: ("numbers", lambda spec: spec.dtype.kind in "iufV"),
-    BOXES: ("rows of 4 numbers, float32[n, 4]", lambda spec: _has_rows(spec, 4)),
+    BOXES: ("rows of at least 4 numbers, float32[n, 4]", lambda spec: _has_rows(spec, 4, "f")),
     KEYPOINTS: ("rows of 2 numbers, float32[n, 2]", lambda spec: _has_rows(spec, 2)),
     LENGTH: ("single integers", lambda spec: spec.shape == () and spec.dtype.kind in "iu"),
 }
@@ -83,12 +88,18 @@ def check_kinds(given: Any, fields: Collection[str]) -> dict[str, Kind]:
             raise ArgumentError(
                 f"`kinds` names the field {name!r}; `dataset` has {', '.join(map(repr, fields))}."
             )
-        if not isinstance(kind, str) or kind not in _RULES:
+        own = BOXES if isinstance(kind, Boxes) else kind
+        if not isinstance(own, str) or own not in _RULES:
             raise ArgumentError(
-                f"`kinds[{name!r}]` (={kind!r}) must be one of {', '.join(map(repr, _RULES))}."
+                f"`kinds[{name!r}]` (={kind!r}) must be one of {', '.join(map(repr, _RULES))}, or Boxes(...)."
             )
-        found[str(name)] = kind
+        found[str(name)] = own
     return found
+
+
+def formats_of(given: Any) -> dict[str, Boxes]:
+    """Return the fields of checked `kinds` whose format of boxes is given, and that."""
+    return {str(name): kind for name, kind in (given or {}).items() if isinstance(kind, Boxes)}
 
 
 def check_kind(name: str, kind: Kind, spec: Spec) -> None:

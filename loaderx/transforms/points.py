@@ -1,14 +1,17 @@
 """Boxes and keypoints behind an image: they follow what moves its pixels."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from loaderx.errors import ArgumentError
+from loaderx.kernels import points
 from loaderx.spec import Spec
 
-from .base import Parameter, Transform
-from .kinds import NUMBERS, Kind
+from .base import Parameter, Transform, image_shape
+from .boxes import Boxes
+from .kinds import BOXES, NUMBERS, Kind
 from .sample import SampleTransform
 from .step import Call, Step
 
@@ -23,10 +26,15 @@ VALID = "_valid"
 def check_points(name: str, spec: Spec, kind: Kind) -> None:
     """Refuse what cannot be boxes or keypoints."""
     numbers = NUMBERS[kind]
-    if len(spec.shape) != 2 or spec.shape[1] != numbers or spec.dtype != np.float32:
-        rows = "(left, top, right, bottom)" if numbers == 4 else "(x, y)"
+    wide = len(spec.shape) == 2 and spec.shape[1] >= numbers
+    if not wide or (kind != BOXES and spec.shape[1] > numbers) or spec.dtype != np.float32:
+        rows = (
+            "(left, top, right, bottom) and further columns, if any"
+            if kind == BOXES
+            else "(x, y) in pixels"
+        )
         raise ArgumentError(
-            f"field {name!r} must be float32[n, {numbers}] to follow an image, {rows} in pixels, not {spec}."
+            f"field {name!r} must be float32[n, {numbers}] to follow an image, {rows}, not {spec}."
         )
 
 
@@ -50,66 +58,125 @@ class PointsTransform(Transform):
     def write(self, table: "TableBuilder", group: list[Step], x: int, out: int, spec: Spec) -> None:
         self.op.write_points(table, group[0], x, spec, self.image, self.result)
 
+    def for_points(self, image: Spec) -> Transform:
+        return self
+
     def interpret(self, step: Step, spec: Spec, compiled: Any) -> Call:
         return self.op.interpret_points(step, self.image, self.result)
 
 
-def open_points(x: Any, out: Any) -> None:
-    """Points with a number more, which says whether they are valid: a box needs an area, all need finite numbers."""
-    numbers = x.shape[1]
+def open_keypoints(x: Any, out: Any) -> None:
+    """Keypoints with a number more, which says whether they are valid: they need finite numbers."""
     for k in range(x.shape[0]):
         valid = True
-        for c in range(numbers):
+        for c in range(2):
             out[k, c] = x[k, c]
             valid = valid and np.isfinite(x[k, c])
-        if numbers == 4:
-            valid = valid and x[k, 2] > x[k, 0] and x[k, 3] > x[k, 1]
-        out[k, numbers] = np.float32(1.0 if valid else 0.0)
+        out[k, 2] = np.float32(1.0 if valid else 0.0)
 
 
-def close_points(x: Any, out: Any) -> None:
-    """The points alone."""
+def close_keypoints(x: Any, out: Any) -> None:
+    """The keypoints alone."""
     for k in range(out.shape[0]):
-        for c in range(out.shape[1]):
+        for c in range(2):
             out[k, c] = x[k, c]
 
 
-def valid_points(x: Any, out: Any) -> None:
-    """Which points are valid."""
+def valid_keypoints(x: Any, out: Any) -> None:
+    """Which keypoints are valid."""
     for k in range(out.shape[0]):
-        out[k] = x[k, x.shape[1] - 1] > 0
+        out[k] = x[k, 2] > 0
+
+
+def open_boxes(x: Any, out: Any, form: int, across: float, down: float) -> None:
+    """Boxes as the ops on them take them."""
+    points.open_boxes(x, form, across, down, out)
+
+
+def close_boxes(
+    x: Any, out: Any, form: int, across: float, down: float, area: float, visible: float, fills: bool, fill: float
+) -> None:  # fmt: skip
+    """Boxes as they are delivered."""
+    points.close_boxes(x, form, across, down, area, visible, fills, fill, out)
+
+
+def valid_boxes(x: Any, out: Any, area: float, visible: float) -> None:
+    """Which boxes are valid."""
+    points.valid_boxes(x, area, visible, out)
 
 
 class _Points(SampleTransform):
     in_place = False
     takes_rng = False
 
-    def parameters(self, spec: Spec) -> dict[str, Parameter]:
-        return {}
+    def __init__(self, boxes: Boxes | None, image: Spec) -> None:
+        self.boxes = boxes
+        self.image = image
+        # Whether one function is for boxes and the other for keypoints.
+        self.function = self.of_keypoints if boxes is None else self.of_boxes
+
+    of_boxes: Callable[..., None]
+    of_keypoints: Callable[..., None]
+
+    def units(self) -> dict[str, Parameter]:
+        """The format, and how many pixels a unit of it has."""
+        assert self.boxes is not None
+        across, down = 1.0, 1.0
+        if self.boxes.is_normalized:
+            height, width, _ = image_shape(self.image, f"`kinds` with {self.boxes!r}")
+            across, down = float(width), float(height)
+        return {"form": self.boxes.code, "across": across, "down": down}
+
+    def least(self) -> dict[str, Parameter]:
+        """How much must be left of a box."""
+        assert self.boxes is not None
+        return {"area": float(self.boxes.min_area), "visible": float(self.boxes.min_visibility)}
 
 
 class OpenPoints(_Points):
-    """Points as the ops on them take them."""
+    """Boxes, or keypoints if these are None, as the ops on them take them; they lie in an image."""
 
-    function = staticmethod(open_points)
+    of_boxes = staticmethod(open_boxes)
+    of_keypoints = staticmethod(open_keypoints)
 
     def output(self, spec: Spec) -> Spec:
-        return Spec((spec.shape[0], spec.shape[1] + 1), spec.dtype)
+        more = 1 if self.boxes is None else 2
+        return Spec((spec.shape[0], spec.shape[1] + more), spec.dtype)
+
+    def parameters(self, spec: Spec) -> dict[str, Parameter]:
+        return {} if self.boxes is None else self.units()
 
 
 class ClosePoints(_Points):
-    """Points as they are delivered."""
+    """Points as they are delivered, in what the image has become."""
 
-    function = staticmethod(close_points)
+    of_boxes = staticmethod(close_boxes)
+    of_keypoints = staticmethod(close_keypoints)
 
     def output(self, spec: Spec) -> Spec:
-        return Spec((spec.shape[0], spec.shape[1] - 1), spec.dtype)
+        more = 1 if self.boxes is None else 2
+        return Spec((spec.shape[0], spec.shape[1] - more), spec.dtype)
+
+    def parameters(self, spec: Spec) -> dict[str, Parameter]:
+        if self.boxes is None:
+            return {}
+        fill = self.boxes.fill
+        return {
+            **self.units(),
+            **self.least(),
+            "fills": fill is not None,
+            "fill": float(fill or 0.0),
+        }
 
 
 class ValidPoints(_Points):
     """The field that says which points are valid."""
 
-    function = staticmethod(valid_points)
+    of_boxes = staticmethod(valid_boxes)
+    of_keypoints = staticmethod(valid_keypoints)
 
     def output(self, spec: Spec) -> Spec:
         return Spec(spec.shape[:1], np.bool_)
+
+    def parameters(self, spec: Spec) -> dict[str, Parameter]:
+        return {} if self.boxes is None else self.least()

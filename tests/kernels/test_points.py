@@ -3,7 +3,20 @@
 import numpy as np
 import pytest
 
-from loaderx.kernels.points import inverse, map_points, window_points
+from loaderx.kernels.points import (
+    CXCYWH,
+    XYWH,
+    XYXY,
+    best_overlap,
+    close_boxes,
+    follow_centres,
+    inverse,
+    map_points,
+    open_boxes,
+    sanitize_boxes,
+    valid_boxes,
+    window_points,
+)
 from tests import reference
 
 WINDOWS = [
@@ -17,11 +30,11 @@ PERSPECTIVE = (0.9, 0.1, 1.0, -0.05, 1.1, 2.0, 0.001, -0.002, 1.0)
 MATRICES = [ROTATED, PERSPECTIVE, (0, 1, 0, 1, 0, 0, 0, 0, 1), (-1, 0, 29, 0, 1, 0, 0, 0, 1)]
 
 
-def boxes(count=50, seed=0):
+def boxes(count=50, seed=0, columns=5):
     """Boxes in and around an image of 20 x 30, some of them not valid."""
     rng = np.random.default_rng(seed)
     corners = rng.uniform(-6, [36, 26], (count, 2, 2))
-    x = np.empty((count, 5), np.float32)
+    x = np.ones((count, columns), np.float32)
     x[:, :2], x[:, 2:4] = corners.min(axis=1), corners.max(axis=1)
     x[:, 4] = rng.random(count) < 0.9
     return x
@@ -94,3 +107,73 @@ def test_what_is_no_number_is_not_valid():
     x = np.array([[np.nan, 2, 4, 4, 1]], np.float32)
     window_points(x, 0, 10, True, 0, 10, True, 10, 10)
     np.testing.assert_array_equal(x, np.zeros((1, 5)))
+
+
+@pytest.mark.parametrize("form", [XYXY, XYWH, CXCYWH])
+def test_boxes_are_opened_as_the_twin_does_and_closed_as_they_were(form):
+    given = np.abs(boxes(columns=6))
+    given[:3, :4] = [[0, 0, 0, 0], [1, np.nan, 3, 4], [1, 2, np.inf, 4]]
+    out = np.empty((len(given), 8), np.float32)
+    open_boxes(given, form, 30.0, 20.0, out)
+    np.testing.assert_array_equal(out, reference.opened_boxes(given, form, 30.0, 20.0))
+    closed = np.empty_like(given)
+    close_boxes(out, form, 30.0, 20.0, 0.0, 0.0, False, 0.0, closed)
+    np.testing.assert_allclose(closed[3:], given[3:], rtol=1e-5, atol=1e-5)
+    close_boxes(out, form, 30.0, 20.0, 0.0, 0.0, True, -3.0, closed)
+    np.testing.assert_array_equal(closed[:, 4:], np.where(out[:, 4:5] > 0, given[:, 4:], -3))
+
+
+def test_a_box_is_kept_by_its_area_and_by_what_is_left_of_it():
+    x = np.array([[0, 0, 4, 5, 1, 0.5], [0, 0, 4, 4, 1, 1], [0, 0, 9, 9, 0, 1]], np.float32)
+    kept, out = np.empty(3, np.bool_), np.empty((3, 4), np.float32)
+    for area, visible, wanted in ((0, 0, [1, 1, 0]), (20, 0, [1, 0, 0]), (0, 0.6, [0, 1, 0])):
+        valid_boxes(x, area, visible, kept)
+        np.testing.assert_array_equal(kept, wanted)
+        close_boxes(x, XYXY, 1.0, 1.0, area, visible, False, 0.0, out)
+        # What was not valid before is not changed.
+        np.testing.assert_array_equal(out.any(axis=1), np.logical_or(wanted, [0, 0, 1]))
+
+
+def test_the_visible_share_is_what_windows_leave_and_other_columns_stay():
+    x = np.array([[0, 0, 10, 10, 1, 1, 7], [5, 5, 6, 6, 1, 1, 8], [20, 0, 30, 9, 1, 1, 9]], np.float32)  # fmt: skip
+    window_points(x, 0, 10, True, 5, 10, True, 20, 40)
+    np.testing.assert_allclose(x[:, 4:], [[1, 0.5, 7], [1, 1, 8], [0, 0, 9]])
+    map_points(x, (1.0, 0.0, 0.0, 0.0, 1.0, 5.0, 0.0, 0.0, 1.0), 20, 40)
+    np.testing.assert_allclose(x[:2, 5], [0.375, 1])
+
+
+def test_boxes_with_their_centre_outside_of_a_window_are_dropped():
+    x = np.array([[0, 0, 4, 4, 1], [2, 2, 6, 6, 1], [0, 2, 5, 4, 1], [5, 5, 9, 9, 1]], np.float32)
+    follow_centres(x, (3, 4, 0, 3, 4, 0), 4, 4)
+    np.testing.assert_array_equal(x[:, 4], [0, 1, 0, 0])
+    np.testing.assert_array_equal(x[1], [0, 0, 3, 3, 1])
+    spots = keypoints()
+    twin = spots.copy()
+    follow_centres(spots, (3, 4, 0, 3, 4, 0), 4, 4)
+    window_points(twin, 3, 4, False, 3, 4, False, 4, 4)
+    np.testing.assert_array_equal(spots, twin)
+
+
+def test_the_best_overlap_is_that_of_the_twin():
+    found = []
+    for seed in range(20):
+        x = boxes(4, seed)
+        top, left, tall, wide = np.random.default_rng(seed).integers(1, 15, 4)
+        found.append(best_overlap(x, top, tall, left, wide))
+        assert np.isclose(found[-1], reference.best_overlap(x, top, tall, left, wide))
+    assert min(found) == -1
+    assert max(found) > 0.3
+
+
+def test_small_boxes_become_zeros_and_keypoints_stay():
+    x = boxes(columns=7)
+    twin = x.copy()
+    sanitize_boxes(x, 4.0, 30.0)
+    sides = twin[:, 2:4].astype(np.float64) - twin[:, :2]
+    large = (sides.min(axis=1) >= 4) & (sides.prod(axis=1) >= 30) & (twin[:, 4] > 0)
+    twin[~large, :6] = 0
+    np.testing.assert_array_equal(x, twin)
+    assert 0 < large.sum() < len(x)
+    spots, same = keypoints(), keypoints()
+    sanitize_boxes(spots, 4.0, 30.0)
+    np.testing.assert_array_equal(spots, same)

@@ -54,7 +54,7 @@ class Run:
     def whole(self, driver):
         located, progress = located_in(ROWS), np.zeros(4, np.int64)
         driver(
-            *self.table, np.arange(len(ROWS)), located.addresses, NONE, 0, 0, self.fetched, self.begin,
+            *self.table, np.arange(len(ROWS)), located.addresses, NONE, NONE, 0, 0, self.fetched, self.begin,
             self.program.output.nbytes, progress, False, self.bytes,
         )  # fmt: skip
         return self.out, progress
@@ -62,7 +62,7 @@ class Run:
     def in_parts(self, driver, parts):
         located, progress = located_in(ROWS), np.zeros((len(parts) - 1, 4), np.int64)
         driver(
-            np.array(parts), *self.table, np.arange(len(ROWS)), located.addresses, NONE, 0,
+            np.array(parts), *self.table, np.arange(len(ROWS)), located.addresses, NONE, NONE, 0,
             np.zeros(len(parts) - 1, np.int64), self.fetched, self.begin, self.pitch, self.program.output.nbytes,
             progress, self.bytes,
         )  # fmt: skip

@@ -15,6 +15,7 @@ BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
 SECTIONS = {
     "Windows onto an image": ("spatial",),
     "Maps of an image": ("geometric", "elastic"),
+    "Boxes": ("boxes", "detection"),
     "Colours and tones": ("colour", "tones", "photometric"),
     "Filters, noise and holes": ("filters", "blurs", "noise", "dropout", "degrade"),
     "Values and labels": ("values", "labels", "channels"),

@@ -8,8 +8,8 @@ from loaderx import transforms as T  # noqa: N812 - as users write it
 
 HEIGHT, WIDTH = 24, 32
 BOXES_MESSAGE = (
-    "field 'boxes' must be float32[n, 4] to follow an image, (left, top, right, bottom) in pixels, not "
-    "float32[3, 5]."
+    "field 'boxes' must be float32[n, 4] to follow an image, (left, top, right, bottom) and further columns, if any, "
+    "not float32[3, 3]."
 )
 
 
@@ -203,7 +203,7 @@ def brightened(x):
     ("fields", "ops", "message"),
     [
         (
-            {"boxes": np.zeros((4, 3, 5), np.float32)},
+            {"boxes": np.zeros((4, 3, 3), np.float32)},
             [T.RandomFlip()],
             BOXES_MESSAGE,
         ),
