@@ -11,6 +11,10 @@ import numpy as np
 
 from .compilation import jitable, kernel
 
+# So many points along each side of a box are moved where its sides become curves, and so many in all.
+ALONG = 5
+WITHIN_BOX = ALONG * ALONG
+
 
 @jitable
 def through_window(value: Any, start: Any, extent: Any, flipped: Any, size: Any) -> Any:
@@ -55,6 +59,18 @@ def store_box(
     x[k, 2] = np.float32(right if valid else 0.0)
     x[k, 3] = np.float32(bottom if valid else 0.0)
     x[k, 4] = np.float32(1.0 if valid else 0.0)
+
+
+@jitable
+def place_in_box(x: Any, k: Any, number: Any) -> Any:
+    """Point `number` of those spread over a box, as (x, y): the first one is its left upper corner."""
+    left, top, right, bottom = (
+        *(np.float64(x[k, 0]), np.float64(x[k, 1])),
+        *(np.float64(x[k, 2]), np.float64(x[k, 3])),
+    )
+    side = left + (right - left) * ((number % ALONG) / (ALONG - 1.0))
+    level = top + (bottom - top) * ((number // ALONG) / (ALONG - 1.0))
+    return side, level
 
 
 @jitable
