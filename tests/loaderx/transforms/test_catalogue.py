@@ -26,5 +26,6 @@ def test_the_catalogue_is_complete():
         AutoAugment RandomOrder SomeOf D4
         CoarseDropout RandomBrightnessContrast RGBShift Sepia FancyPCA PhotometricDistort MultiplicativeNoise ShotNoise
         ISONoise MotionBlur MedianBlur Defocus Downscale JPEGCompression
+        GridDistortion OpticalDistortion FiveCrop TenCrop ScaleJitter Fog Rain Shadow
     """
     assert set(exported()) == set(wanted.split())
