@@ -149,7 +149,7 @@ def families(size: int) -> dict[str, list[Op]]:
         "weather": [
             op(T.Fog, 0.6),
             op(T.Rain, slant=4),
-            op(T.Shadow, 0.5, 2),
+            op(T.Shadow, 0.6, 2, region=(0, 0, 1, 1)),
         ],
     }
 

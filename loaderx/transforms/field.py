@@ -24,8 +24,8 @@ class FieldTransform(SampleTransform):
     """Every pixel looked up where a smooth map says, which is drawn for every sample; the size stays.
 
     All its functions draw the same. After x, out and rng, `bilinear` and `nearest` get what the map needs, channels,
-    border and fill colour, the workspaces of the map, and those of a line of pixels. `follow` moves points: x, rng, what
-    the map needs, height and width of the image, and the workspaces of the map.
+    border and fill colour, the workspaces of the map, and those of a line of pixels. `follow` moves points: it gets x,
+    rng, what the map needs, height and width of the image, and the workspaces of the map.
     """
 
     in_place = False
