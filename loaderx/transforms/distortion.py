@@ -40,13 +40,15 @@ def draw_knots(rng: Any, limits: Any, size: Any, normalized: Any, knots: Any) ->
 
 
 @jitable
-def between_knots(knots: Any, size: Any, coordinates: Any) -> None:
+def between_knots(knots: Any, size: Any, normalized: Any, coordinates: Any) -> None:
     """Where the pixels of an axis come from, with the centres of pixels at whole numbers."""
     cells = knots.shape[0] - 1
     for j in range(size):
         place = (j + 0.5) * cells / size
         k = min(int(place), cells - 1)
-        coordinates[j] = knots[k] + (knots[k + 1] - knots[k]) * (place - k) - 0.5
+        found = knots[k] + (knots[k + 1] - knots[k]) * (place - k) - 0.5
+        # All of them are inside of the image, and up to half a pixel outside of the centres of its outermost pixels.
+        coordinates[j] = min(max(found, 0.0), size - 1.0) if normalized else found
 
 
 @jitable
@@ -65,9 +67,9 @@ def draw_cells(
 ) -> None:
     """Where columns come from, and then rows."""
     draw_knots(rng, limits, width, normalized, knots[0])
-    between_knots(knots[0], width, places_of[0])
+    between_knots(knots[0], width, normalized, places_of[0])
     draw_knots(rng, limits, height, normalized, knots[1])
-    between_knots(knots[1], height, places_of[1])
+    between_knots(knots[1], height, normalized, places_of[1])
 
 
 @jitable

@@ -46,6 +46,7 @@ class FieldTransform(SampleTransform):
         self, interpolation: str, border: str, fill: Fill, fill_mask: float | None
     ) -> None:
         appearance(self, interpolation, border, fill, fill_mask)
+        self.function = self.bilinear if interpolation == "bilinear" else self.nearest
 
     def of_map(self, image: Spec) -> dict[str, Parameter]:
         """Return what the map of an image needs."""
@@ -55,16 +56,13 @@ class FieldTransform(SampleTransform):
         """Return the workspaces that the map of an image is written to."""
         raise NotImplementedError
 
-    @property
-    def function(self) -> Any:
-        return self.bilinear if self.interpolation == "bilinear" else self.nearest
-
     def output(self, spec: Spec) -> Spec:
         check_image(self, spec)
         return spec
 
     def for_labels(self) -> Transform:
-        found: Transform = as_labels(self)
+        found: FieldTransform = as_labels(self)
+        found.function = self.nearest
         return found
 
     def for_points(self, image: Spec) -> Transform:

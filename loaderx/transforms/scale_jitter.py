@@ -108,8 +108,8 @@ class ScaleJitter(FilledWindow):
 
     A factor of 1 makes the image just fit into `size`, as torchvision's ScaleJitter counts; it is drawn evenly from
     `scale`. torchvision leaves the image at the size that this gives. Here what is larger than `size` is cropped at a
-    random place, and what is smaller is in the left upper corner with `fill` right of it and below, as Detectron2 has it
-    and the copy-paste augmentation (Ghiasi et al., 2021): all samples have one size. Masks, boxes and keypoints follow.
+    random place, and what is smaller is in the left upper corner with `fill` right of it and below, as in Detectron2
+    and copy-paste augmentation (Ghiasi et al., 2021): all samples have one size. Masks, boxes and keypoints follow.
     `fill` and `fill_mask` are those of RandomCrop, `interpolation` and `antialias` those of Resize.
     """
 
