@@ -118,6 +118,7 @@ def families(size: int) -> dict[str, list[Op]]:
             op(T.RandomIoUCrop, size, overlaps=(0.3,), boxes=True),
             op(T.BoxSafeCrop, size, boxes=True),
             op(T.ZoomOut, size, 1.0, sides=(1.5, 2.0), fill=114),
+            op(T.ScaleJitter, size, (0.6, 0.6), fill=114),
         ],
         "geometric": [
             op(T.Rotate, (25, 25)),
@@ -128,6 +129,8 @@ def families(size: int) -> dict[str, list[Op]]:
             op(T.D4),
             op(T.RandomScale, (0.6, 0.6), border="reflect"),
             op(T.ElasticDeform, size / 48, max(2, size // 6), border="reflect"),
+            op(T.GridDistortion, 5, 0.6),
+            op(T.OpticalDistortion, (0.8, 0.8)),
         ],
         "colour": [
             op(T.Brightness, (1.5, 1.5)),
@@ -170,6 +173,11 @@ def families(size: int) -> dict[str, list[Op]]:
             op(T.MedianBlur, 5),
             op(T.Downscale, 0.25),
             op(T.JPEGCompression, 5),
+        ],
+        "weather": [
+            op(T.Fog, 0.6),
+            op(T.Rain, slant=4),
+            op(T.Shadow, 0.6, 2, region=(0, 0, 1, 1)),
         ],
     }
 

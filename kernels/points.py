@@ -16,6 +16,9 @@ from .compilation import jitable, kernel
 XYXY, XYWH, CXCYWH = 0, 1, 2
 # What float32 may have lost of the visible share of a small box in a large image.
 ROUNDING = 1e-4
+# So many points along each side of a box are moved where its sides become curves, and so many in all.
+ALONG = 5
+WITHIN_BOX = ALONG * ALONG
 
 
 @kernel
@@ -145,6 +148,18 @@ def store_box(
     if x.shape[1] > 5:
         left_over = (right - left) * (bottom - top) / area if valid else 0.0
         x[k, 5] = np.float32(x[k, 5] * left_over)
+
+
+@jitable
+def place_in_box(x: Any, k: Any, number: Any) -> Any:
+    """Point `number` of those spread over a box, as (x, y): the first one is its left upper corner."""
+    left, top, right, bottom = (
+        *(np.float64(x[k, 0]), np.float64(x[k, 1])),
+        *(np.float64(x[k, 2]), np.float64(x[k, 3])),
+    )
+    side = left + (right - left) * ((number % ALONG) / (ALONG - 1.0))
+    level = top + (bottom - top) * ((number // ALONG) / (ALONG - 1.0))
+    return side, level
 
 
 @jitable

@@ -81,6 +81,46 @@ IMAGE_OPS = {
         T.RandomCrop((14, 14)), [T.Rotate(20), T.CenterCrop(14)], T.Resize(14), weights=[1, 2, 3]
     ),
 }
+# Image ops that came later: digests of pairs of ops above are not to change.
+NEW_DISTORT = {
+    "GridDistortion": lambda: T.GridDistortion(3, 0.5),
+    "GridDistortion edge": lambda: T.GridDistortion(
+        4, (-0.4, 0.2), normalized=False, border="edge"
+    ),
+    "OpticalDistortion": lambda: T.OpticalDistortion((-0.3, 0.9), fill=1),
+    "ScaleJitter": lambda: T.ScaleJitter((16, 20), (0.2, 2.0), fill=1),
+    "ScaleJitter nearest": lambda: T.ScaleJitter(12, interpolation="nearest"),
+    "LetterBox": lambda: T.LetterBox((24, 16), fill=1),
+    "PadIfNeeded": lambda: T.PadIfNeeded(25, 20, border="reflect"),
+    "D4": lambda: T.Sequence(T.CenterCrop(16), T.D4()),
+    "Resize bicubic": lambda: T.Resize((25, 13), interpolation="bicubic"),
+    "Resize lanczos": lambda: T.Resize((9, 30), interpolation="lanczos"),
+    "RandomResizedCrop plain": lambda: T.RandomResizedCrop((9, 8), antialias=False),
+    "Fog": lambda: T.Fog(),
+    "Rain": lambda: T.Rain((0.5, 2), blur=3),
+    "Shadow": lambda: T.Shadow((0.3, 0.7), (1, 3), region=(0, 0, 1, 1)),
+    "RandomErasing noise": lambda: T.RandomErasing(0.8, value="noise", holes=(1, 3)),
+    "CoarseDropout": lambda: T.CoarseDropout(fill=1),
+    "CoarseDropout noise": lambda: T.CoarseDropout(3, 4, (2, 6), fill="noise"),
+    "RandomBrightnessContrast": lambda: T.RandomBrightnessContrast(),
+    "RGBShift": lambda: T.RGBShift(),
+    "Sepia": lambda: T.Sepia(0.7),
+    "FancyPCA": lambda: T.FancyPCA(),
+    "PhotometricDistort": lambda: T.PhotometricDistort(),
+    "MultiplicativeNoise": lambda: T.MultiplicativeNoise(),
+    "MultiplicativeNoise of values": lambda: T.MultiplicativeNoise(
+        (0.5, 1.5), per_channel=True, elementwise=True
+    ),
+    "ShotNoise": lambda: T.ShotNoise(),
+    "ISONoise": lambda: T.ISONoise(),
+    "MotionBlur": lambda: T.MotionBlur(),
+    "MedianBlur": lambda: T.MedianBlur((3, 5)),
+    "Defocus": lambda: T.Defocus((1, 4)),
+    "Downscale": lambda: T.Downscale(),
+    "JPEGCompression": lambda: T.JPEGCompression(),
+    "AutoAugment": lambda: T.AutoAugment("cifar10"),
+}
+MOVING_DISTORT = list(NEW_DISTORT)[:11]
 IMAGES = {
     "uint8": ((*SIZE, 3), np.uint8),
     "float32": ((*SIZE, 3), np.float32),
@@ -235,6 +275,14 @@ def cases(folder):
             found[f"{name}, {kind}"] = values(*IMAGES[kind]), [op], {}
         second = names[(number + 17) % len(names)]
         found[f"{name} + {second}"] = photographs(), [op, IMAGE_OPS[second]], {}
+    for number, (name, op) in enumerate(NEW_DISTORT.items()):
+        for kind in (*kinds[:2], kinds[2 + number % (len(kinds) - 2)]):
+            found[f"{name}, {kind}"] = values(*IMAGES[kind]), [op], {}
+        if name in MOVING_DISTORT:
+            found[f"{name}, together"] = lambda op=op: together(op()), None, {}
+    for crops in (T.FiveCrop((11, 8)), T.TenCrop(9, [T.Brightness(0.3)])):
+        name = type(crops).__name__
+        found[name] = {"image": photographs()}, {"image": [crops]}, {}
     for name, (op, shape) in SIGNALS.items():
         signal = values(shape, np.float32) * 2 - 1
         found[name] = signal, [op], {}

@@ -46,6 +46,7 @@ WINDOWS = (
     T.PadIfNeeded(36, 36),
     T.ZoomOut(24),
     T.ZoomOut(24, interpolation="nearest"),
+    T.ScaleJitter(24),
 )
 # They need boxes next to an image.
 BY_BOXES = (
@@ -66,6 +67,10 @@ MAPS = (
     T.Transpose(),
     T.ElasticDeform(3, 8),
     T.ElasticDeform(3, 8, interpolation="nearest"),
+    T.GridDistortion(),
+    T.GridDistortion(interpolation="nearest"),
+    T.OpticalDistortion(),
+    T.OpticalDistortion(interpolation="nearest"),
 )
 COLOURS = (
     T.Brightness(0.4),
@@ -105,6 +110,9 @@ FILTERS = (
     T.MotionBlur(),
     T.Downscale(),
     T.JPEGCompression(),
+    T.Fog(),
+    T.Rain(),
+    T.Shadow(),
 )
 POLICIES = (
     T.RandAugment(),
@@ -165,6 +173,8 @@ def examples() -> Iterator[Example]:
         yield {"data": image}, [T.Resize(40), T.RandomCrop(32), T.RandomFlip(), normalize]
         yield {"data": image}, [T.RandomFlip(), T.RandomResizedCrop(24), normalize]
         yield {"image": image}, {"image": [T.MultiCrop((24, 16), (1, 1), ops=[normalize])]}
+        yield {"image": image}, {"image": [T.FiveCrop(16)]}
+        yield {"image": image}, {"image": [T.TenCrop(16)]}
         yield {"image": image}, {"image": [T.Views(2, [T.RandomFlip()])]}
     yield from _together()
     for dtype in (np.int32, np.int64, np.uint8):

@@ -20,12 +20,16 @@ from .colour import Saturation as Saturation
 from .combinators import Maybe as Maybe
 from .combinators import OneOf as OneOf
 from .combinators import Sequence as Sequence
+from .corners import FiveCrop as FiveCrop
+from .corners import TenCrop as TenCrop
 from .degrade import Downscale as Downscale
 from .degrade import JPEGCompression as JPEGCompression
 from .detection import BoxSafeCrop as BoxSafeCrop
 from .detection import RandomIoUCrop as RandomIoUCrop
 from .detection import SanitizeBoxes as SanitizeBoxes
 from .detection import ZoomOut as ZoomOut
+from .distortion import GridDistortion as GridDistortion
+from .distortion import OpticalDistortion as OpticalDistortion
 from .dropout import CoarseDropout as CoarseDropout
 from .elastic import ElasticDeform as ElasticDeform
 from .filters import CLAHE as CLAHE
@@ -59,6 +63,7 @@ from .policies import RandAugment as RandAugment
 from .policies import TrivialAugment as TrivialAugment
 from .rounds import RandomOrder as RandomOrder
 from .rounds import SomeOf as SomeOf
+from .scale_jitter import ScaleJitter as ScaleJitter
 from .signals import FreqMask as FreqMask
 from .signals import Gain as Gain
 from .signals import MuLaw as MuLaw
@@ -101,3 +106,6 @@ from .values import Normalize as Normalize
 from .values import ToFloat as ToFloat
 from .views import MultiCrop as MultiCrop
 from .views import Views as Views
+from .weather import Fog as Fog
+from .weather import Rain as Rain
+from .weather import Shadow as Shadow

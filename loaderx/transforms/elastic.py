@@ -1,35 +1,26 @@
 """ElasticDeform: every pixel moved by a smooth random field."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError
 from loaderx.kernels.compilation import jitable
-from loaderx.kernels.points import store_box, store_keypoint
-from loaderx.kernels.warping import copy_line, fill_pixel, mix_line, share_dtype
+from loaderx.kernels.points import WITHIN_BOX, place_in_box, store_box, store_keypoint
+from loaderx.kernels.warping import copy_line, mix_line
 from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount
-from .arguments import RNG, array_at, value
-from .base import Parameter, Transform, image_shape, is_integer
-from .geometric import Fill, Interpolation, appearance, as_labels, check_image
-from .points import PointsTransform
-from .sample import SampleTransform
+from .base import Parameter, image_shape, is_integer
+from .field import FieldTransform
+from .geometric import Fill, Interpolation
 from .spatial import Border
-from .step import Call, Step
-
-if TYPE_CHECKING:
-    from loaderx.compiler.table import TableBuilder
 
 # By default the displacements deviate by so much of the spacing. The slope of a cubic spline through normal numbers
 # deviates by up to 1.85 of theirs per spacing: by 0.12 then, and an image folds where it reaches 1, eight times as far.
 GENTLE = 1 / 16
 # So often a place is corrected where points are moved; each time the error shrinks by the slope of the displacements.
 CORRECTIONS = 32
-# So many points along each side of a box are moved, for its sides become curves.
-ALONG = 5
 
 
 def spline_weights(spacing: int) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -117,8 +108,8 @@ def displace_line(
 
 
 def elastic(
-    x: Any, out: Any, rng: Any, amount: Any, channels: int, border: int, fill: Any, weights: Any, row_rates: Any,
-    column_rates: Any, grids: Any, turned: Any, controls: Any, lines: Any, places: Any, shares: Any,
+    x: Any, out: Any, rng: Any, amount: Any, weights: Any, row_rates: Any, column_rates: Any, channels: int,
+    border: int, fill: Any, grids: Any, turned: Any, controls: Any, lines: Any, places: Any, shares: Any,
 ) -> None:  # fmt: skip
     """Pixels between others, where a smooth field of displacements says."""
     source, target = x.reshape(-1), out.reshape(-1)
@@ -137,8 +128,8 @@ def elastic(
 
 
 def elastic_nearest(
-    x: Any, out: Any, rng: Any, amount: Any, channels: int, border: int, fill: Any, weights: Any, row_rates: Any,
-    column_rates: Any, grids: Any, turned: Any, controls: Any, lines: Any, places: Any,
+    x: Any, out: Any, rng: Any, amount: Any, weights: Any, row_rates: Any, column_rates: Any, channels: int,
+    border: int, fill: Any, grids: Any, turned: Any, controls: Any, lines: Any, places: Any,
 ) -> None:  # fmt: skip
     """The nearest pixels, where a smooth field of displacements says."""
     source, target = x.reshape(-1), out.reshape(-1)
@@ -196,10 +187,11 @@ def seen_at(grids: Any, spacing: int, x: float, y: float, height: int, width: in
 
 
 def elastic_points(
-    x: Any, rng: Any, amount: Any, height: int, width: int, spacing: int, row_rates: Any, column_rates: Any,
-    grids: Any, turned: Any,
+    x: Any, rng: Any, amount: Any, weights: Any, row_rates: Any, column_rates: Any, height: int, width: int,
+    grids: Any, turned: Any, controls: Any,
 ) -> None:  # fmt: skip
     """Points of an image that a smooth field moves; a box becomes the one around its moved sides."""
+    spacing = weights.shape[1]
     draw_grid(rng, draw_amount(rng, amount), row_rates, column_rates, grids, turned)
     for k in range(x.shape[0]):
         across, down = seen_at(grids, spacing, x[k, 0], x[k, 1], height, width)
@@ -207,18 +199,15 @@ def elastic_points(
             store_keypoint(x, k, across, down, height, width)
             continue
         left, top, right, bottom = across, down, across, down
-        first, last = np.float64(x[k, 0]), np.float64(x[k, 2])
-        upper, lower = np.float64(x[k, 1]), np.float64(x[k, 3])
-        for number in range(1, ALONG * ALONG):
-            side = first + (last - first) * ((number % ALONG) / (ALONG - 1.0))
-            level = upper + (lower - upper) * ((number // ALONG) / (ALONG - 1.0))
+        for number in range(1, WITHIN_BOX):
+            side, level = place_in_box(x, k, number)
             across, down = seen_at(grids, spacing, side, level, height, width)
             left, right = min(left, across), max(right, across)
             top, bottom = min(top, down), max(bottom, down)
         store_box(x, k, left, top, right, bottom, height, width)
 
 
-class ElasticDeform(SampleTransform):
+class ElasticDeform(FieldTransform):
     """Every pixel moved by a smooth random field, as for the U-Net (Ronneberger et al., 2015).
 
     At the points of a grid, `spacing` pixels apart, the displacements in x and y are normal with a deviation of
@@ -228,14 +217,8 @@ class ElasticDeform(SampleTransform):
     of a mask that follows it, `fill_mask`. Boxes and keypoints follow.
     """
 
-    in_place = False
-    takes_rng = True
-    spatial = True
-    takes_images = True
-    interpolation: str
-    border: int
-    fill: Any
-    fill_mask: float | None
+    bilinear, nearest = staticmethod(elastic), staticmethod(elastic_nearest)
+    follow = staticmethod(elastic_points)
 
     def __init__(
         self,
@@ -252,73 +235,25 @@ class ElasticDeform(SampleTransform):
             raise ArgumentError(f"`spacing` (={spacing!r}) must be an integer of at least 1.")
         self._spacing = int(spacing)
         self._amount = amounts("amount", GENTLE * spacing if amount is None else amount, 0.0)
-        appearance(self, interpolation, border, fill, fill_mask)
-        self.function = elastic if interpolation == "bilinear" else elastic_nearest
+        super().__init__(interpolation, border, fill, fill_mask)
         self.happens_with(probability)
 
-    def output(self, spec: Spec) -> Spec:
-        check_image(self, spec)
-        return spec
-
-    def for_labels(self) -> Transform:
-        nearest: ElasticDeform = as_labels(self)
-        nearest.function = elastic_nearest
-        return nearest
-
-    def for_points(self, image: Spec) -> Transform:
-        moving: Any = self
-        return PointsTransform(moving, image)
-
-    def write_points(
-        self, table: "TableBuilder", step: Step, x: int, spec: Spec, image: Spec, result: Spec
-    ) -> None:
-        """Write the pass that moves boxes or keypoints as the pixels of an image are moved."""
-        given = [array_at("x", spec), RNG, *map(value, self._of_points(image))]
-        given += [table.workspace(space) for space in self.workspaces(image)[:2]]
-        table.call(step, elastic_points, given, x, x)
-
-    def interpret_points(self, step: Step, image: Spec, result: Spec) -> Call:
-        """Return what moves boxes or keypoints, in plain Python."""
-
-        def call(x: NDArray[Any], position: int, _: int, turns: tuple[int, ...]) -> NDArray[Any]:
-            spaces = [np.zeros(space.shape, space.dtype) for space in self.workspaces(image)[:2]]
-            elastic_points(x, step.draws(position, turns), *self._of_points(image), *spaces)
-            return x
-
-        return call
-
-    def _of_points(self, image: Spec) -> tuple[Any, ...]:
-        height, width, _ = image_shape(image, self.name)
-        rows, columns = map(spline_rates, self._points(image))
-        return self._amount, height, width, self._spacing, rows, columns
-
-    def parameters(self, spec: Spec) -> dict[str, Parameter]:
-        _, _, channels = image_shape(spec, self.name)
-        rows, columns = self._points(spec)
-        fill: Any = fill_pixel(self.fill, channels, spec.dtype)
+    def of_map(self, image: Spec) -> dict[str, Parameter]:
+        rows, columns = self._points(image)
         return {
             "amount": self._amount,
-            "channels": channels,
-            "border": self.border,
-            "fill": fill,
             "weights": spline_weights(self._spacing),
             "row_rates": spline_rates(rows),
             "column_rates": spline_rates(columns),
         }
 
-    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        width = spec.shape[1]
-        rows, columns = self._points(spec)
-        shared = (
+    def spaces_of_map(self, image: Spec) -> tuple[Spec, ...]:
+        rows, columns = self._points(image)
+        return (
             Spec((2, rows + 2, columns + 2), np.float64),
             Spec((columns + 2, rows + 2), np.float64),
             Spec((columns + 2,), np.float64),
-            Spec((2, width), np.float64),
-            Spec((width,), np.int32),
         )
-        if self.interpolation == "nearest":
-            return shared
-        return (*shared, Spec((4, width), share_dtype(spec.dtype)))
 
     def _points(self, spec: Spec) -> tuple[int, int]:
         """How many points the grid has, down and across: the last ones lie behind the last pixels."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from loaderx.errors import ArgumentError
+from loaderx.kernels.compilation import jitable
 from loaderx.kernels.filters import BLOCK_BYTES, apply_curves, blur, clipped, sharpen, tile_curves
 from loaderx.spec import Spec
 
@@ -18,12 +19,11 @@ from .image import ImageTransform
 LARGEST_FIXED_RADIUS = 30
 
 
-def gaussian_blur(
+@jitable
+def smooth(
     x: Any,
-    rng: Any,
-    sigma: Any,
+    width: float,
     radius: int,
-    white: float,
     weights: Any,
     shares: Any,
     before: Any,
@@ -32,8 +32,7 @@ def gaussian_blur(
     sums: Any,
     ring: Any,
 ) -> None:
-    """A weighted mean of the neighbours; a radius of 0 is the one that the drawn sigma asks for."""
-    width = draw_amount(rng, sigma)
+    """A weighted mean of the neighbours; a radius of 0 is the one that the deviation `width` asks for."""
     if width <= 0.0:
         return
     reach = radius if radius > 0 else max(1, math.ceil(3.0 * width))
@@ -62,6 +61,45 @@ def gaussian_blur(
     blur(x, shares[:taps], before[:taps], behind[:taps], line, sums, ring)
 
 
+def gaussian_blur(
+    x: Any,
+    rng: Any,
+    sigma: Any,
+    radius: int,
+    white: float,
+    weights: Any,
+    shares: Any,
+    before: Any,
+    behind: Any,
+    line: Any,
+    sums: Any,
+    ring: Any,
+) -> None:
+    """Blurred by a drawn deviation."""
+    smooth(x, draw_amount(rng, sigma), radius, weights, shares, before, behind, line, sums, ring)
+
+
+def smoothing_spaces(spec: Spec, radius: int) -> tuple[Spec, ...]:
+    """Return what `smooth` works in."""
+    _, width, channels = spec.shape
+    if spec.dtype == np.uint8 and radius <= LARGEST_FIXED_RADIUS:
+        dtype: np.dtype[Any] = np.dtype(np.uint16)
+    else:
+        dtype = np.dtype(np.float32 if np.can_cast(spec.dtype, np.float32) else np.float64)
+    block = BLOCK_BYTES // dtype.itemsize
+    length = -(-width * channels // block) * block
+    taps = radius + 1
+    return (
+        Spec((taps,), np.float64),
+        Spec((taps,), dtype),
+        Spec((taps,), np.int64),
+        Spec((taps,), np.int64),
+        Spec((length + 2 * radius * channels,), dtype),
+        Spec((length,), dtype),
+        Spec(((2 * radius + 1) * length,), dtype),
+    )
+
+
 class GaussianBlur(ImageTransform):
     """Blurred by a Gaussian of `sigma` pixels, cut off at `size` pixels, or at 3 sigma; the image is mirrored outside.
 
@@ -87,23 +125,7 @@ class GaussianBlur(ImageTransform):
         self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        _, width, channels = spec.shape
-        if spec.dtype == np.uint8 and self._radius <= LARGEST_FIXED_RADIUS:
-            dtype: np.dtype[Any] = np.dtype(np.uint16)
-        else:
-            dtype = np.dtype(np.float32 if np.can_cast(spec.dtype, np.float32) else np.float64)
-        block = BLOCK_BYTES // dtype.itemsize
-        length = -(-width * channels // block) * block
-        taps = self._radius + 1
-        return (
-            Spec((taps,), np.float64),
-            Spec((taps,), dtype),
-            Spec((taps,), np.int64),
-            Spec((taps,), np.int64),
-            Spec((length + 2 * self._radius * channels,), dtype),
-            Spec((length,), dtype),
-            Spec(((2 * self._radius + 1) * length,), dtype),
-        )
+        return smoothing_spaces(spec, self._radius)
 
 
 def sharpness(x: Any, rng: Any, amount: Any, white: float, lines: Any, sums: Any) -> None:

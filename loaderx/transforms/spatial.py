@@ -43,7 +43,8 @@ def _border(name: str, outside: bool) -> int:
     return BORDERS[name] if outside else WindowTransform.border
 
 
-def _resized(spec: Spec, size: tuple[int, int], name: str) -> Spec:
+def resized(spec: Spec, size: tuple[int, int], name: str) -> Spec:
+    """Return the spec of an image with another height and width."""
     image_shape(spec, name)
     return Spec((*size, *spec.shape[2:]), spec.dtype)
 
@@ -136,7 +137,7 @@ class RandomCrop(FilledWindow):
                 f"{padded}; the input is {spec}."
             )
         self._check_fill(spec)
-        return _resized(spec, self._size, self.name)
+        return resized(spec, self._size, self.name)
 
     def parameters(self) -> tuple[Parameter, ...]:
         return self._pad
@@ -164,7 +165,7 @@ class _Centered(FilledWindow):
     def output(self, spec: Spec) -> Spec:
         image_shape(spec, self.name)
         self._check_fill(spec)
-        return _resized(spec, self._result(spec), self.name)
+        return resized(spec, self._result(spec), self.name)
 
     def parameters(self) -> tuple[Parameter, ...]:
         return ()
@@ -267,7 +268,7 @@ class Pad(FilledWindow):
         height, width, _ = image_shape(spec, self.name)
         top, bottom, left, right = self._sides
         self._check_fill(spec)
-        return _resized(spec, (height + top + bottom, width + left + right), self.name)
+        return resized(spec, (height + top + bottom, width + left + right), self.name)
 
     def parameters(self) -> tuple[Parameter, ...]:
         return self._sides[0], self._sides[2]
@@ -349,7 +350,7 @@ class _ResizeWindow(WindowTransform):
         image_shape(spec, self.name)
         if self.interpolation != "nearest":
             check_numbers(spec, self.name)
-        return _resized(spec, self._size.of(spec), self.name)
+        return resized(spec, self._size.of(spec), self.name)
 
     def parameters(self) -> tuple[Parameter, ...]:
         return ()
@@ -375,7 +376,7 @@ class _ResizeArea(SampleTransform):
                 f'{self.name} with interpolation="area" takes images of shape (height, width, channels), not {spec}.'
             )
         check_numbers(spec, self.name)
-        return _resized(spec, self._size.of(spec), self.name)
+        return resized(spec, self._size.of(spec), self.name)
 
     def for_labels(self) -> Transform:
         return _ResizeWindow(self._size, "nearest", True)
@@ -387,14 +388,16 @@ class _ResizeArea(SampleTransform):
         return {}
 
 
-def _check_interpolation(name: str, allowed: tuple[str, ...]) -> str:
+def check_interpolation(name: str, allowed: tuple[str, ...]) -> str:
+    """Return the name of an interpolation, or refuse one that is not allowed."""
     if name not in allowed:
         *first, last = (f'"{each}"' for each in allowed)
         raise ArgumentError(f"`interpolation` (={name!r}) must be {', '.join(first)} or {last}.")
     return name
 
 
-def _check_antialias(value: Any) -> bool:
+def check_antialias(value: Any) -> bool:
+    """Return whether images are antialiased, or refuse what does not say so."""
     if not isinstance(value, bool | np.bool_):
         raise ArgumentError(f"`antialias` (={value!r}) must be True or False.")
     return bool(value)
@@ -416,7 +419,7 @@ def Resize(  # noqa: N802 - a transform like the others to its users
     "bilinear" mixes the four nearest pixels, as OpenCV does, and the others the nearest 16 or 36. "nearest" chooses the
     nearest pixel; "area" is the mean of the area that a pixel covers, for shrinking.
     """
-    _check_interpolation(interpolation, (*INTERPOLATIONS, "area"))
+    check_interpolation(interpolation, (*INTERPOLATIONS, "area"))
     sides = {"size": size, "shorter": shorter, "longer": longer}
     given = {name: side for name, side in sides.items() if side is not None}
     if len(given) > 1:
@@ -426,7 +429,7 @@ def Resize(  # noqa: N802 - a transform like the others to its users
     if rule != "size" and not is_integer(given[rule], 1):
         raise ArgumentError(f"`{rule}` (={given[rule]!r}) must be an integer of at least 1.")
     wanted = _Size(rule, pair(rule, given.get(rule)))
-    antialias = _check_antialias(antialias)
+    antialias = check_antialias(antialias)
     made: Transform = (
         _ResizeArea(wanted)
         if interpolation == "area"
@@ -464,9 +467,9 @@ class LetterBox(Sequence):
         antialias: bool = True,
     ) -> None:
         both = pair("size", size)
-        _check_interpolation(interpolation, INTERPOLATIONS)
+        check_interpolation(interpolation, INTERPOLATIONS)
         super().__init__(
-            _ResizeWindow(_Size("fits", both), interpolation, _check_antialias(antialias)),
+            _ResizeWindow(_Size("fits", both), interpolation, check_antialias(antialias)),
             _Box(both, fill=fill, fill_mask=fill_mask),
         )
 
@@ -521,13 +524,13 @@ class RandomResizedCrop(WindowTransform):
     ) -> None:
         self._size = pair("size", size)
         self._ranges = (*positive_range("scale", scale, 1), *positive_range("ratio", ratio))
-        self.interpolation = _check_interpolation(interpolation, INTERPOLATIONS)
-        self.antialias = _check_antialias(antialias)
+        self.interpolation = check_interpolation(interpolation, INTERPOLATIONS)
+        self.antialias = check_antialias(antialias)
 
     def output(self, spec: Spec) -> Spec:
         if self.interpolation != "nearest":
             check_numbers(spec, self.name)
-        return _resized(spec, self._size, self.name)
+        return resized(spec, self._size, self.name)
 
     def parameters(self) -> tuple[Parameter, ...]:
         return self._ranges

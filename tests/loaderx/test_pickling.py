@@ -573,6 +573,8 @@ OPS = [
     brighten(amount=np.float32(0.1)), upper(rows=3), T.CoarseDropout(fill=(1, 2, 3)), T.Defocus(), T.Downscale(),
     T.FancyPCA(), T.ISONoise(), T.MedianBlur(), T.MotionBlur(), T.MultiplicativeNoise(), T.PhotometricDistort(),
     T.RGBShift(), T.RandomBrightnessContrast(), T.Sepia(), T.ShotNoise(), T.JPEGCompression(),
+    T.GridDistortion(3, normalized=False), T.OpticalDistortion((0, 1)), T.FiveCrop(4, [T.Invert()]), T.TenCrop((4, 5)),
+    T.ScaleJitter(8, fill=(1, 2, 3)), T.Fog(), T.Rain(blur=3), T.Shadow(region=(0, 0, 1, 1)),
 ]  # fmt: skip
 
 

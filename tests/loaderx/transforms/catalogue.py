@@ -13,14 +13,14 @@ README = Path(T.__file__).parent / "README.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
 # Heading, what it takes, and the files whose ops stand under it.
 SECTIONS = {
-    "Windows onto an image": ("spatial",),
-    "Maps of an image": ("geometric", "elastic"),
+    "Windows onto an image": ("spatial", "scale_jitter"),
+    "Maps of an image": ("geometric", "elastic", "distortion"),
     "Boxes": ("boxes", "detection"),
     "Colours and tones": ("colour", "tones", "photometric"),
-    "Filters, noise and holes": ("filters", "blurs", "noise", "dropout", "degrade"),
+    "Filters, noise and holes": ("filters", "blurs", "noise", "dropout", "degrade", "weather"),
     "Values and labels": ("values", "labels", "channels"),
     "Combinators and policies": ("combinators", "rounds", "policies", "image", "amounts"),
-    "Views of one sample": ("views",),
+    "Views of one sample": ("views", "corners"),
     "Samples of a batch": ("mix",),
     "Signals": ("signals",),
     "Skeletons": ("skeletons",),

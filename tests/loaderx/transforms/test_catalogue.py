@@ -27,5 +27,6 @@ def test_the_catalogue_is_complete():
         CoarseDropout RandomBrightnessContrast RGBShift Sepia FancyPCA PhotometricDistort MultiplicativeNoise ShotNoise
         ISONoise MotionBlur MedianBlur Defocus Downscale JPEGCompression
         Boxes BoxSafeCrop RandomIoUCrop SanitizeBoxes ZoomOut
+        GridDistortion OpticalDistortion FiveCrop TenCrop ScaleJitter Fog Rain Shadow
     """
     assert set(exported()) == set(wanted.split())

@@ -32,6 +32,9 @@ COLOURS = [
     T.SaltPepper(0.3),
     T.RandomErasing(1.0),
     T.GridMask(),
+    T.Fog(),
+    T.Rain(),
+    T.Shadow(),
 ]
 VALUE_OPS = [T.ToFloat(), T.Normalize(0.5, 0.25), T.Cast("float32")]
 POLICIES = [
@@ -48,6 +51,8 @@ MOVING = [
     T.Resize((11, 13)),
     T.Resize((10, 12), interpolation="area"),
     T.ElasticDeform(3, 8),
+    T.GridDistortion(3, 0.5),
+    T.ScaleJitter((14, 18)),
     T.RandAugment(3, 20),
     T.TrivialAugment(),
     T.Maybe(0.8, T.Perspective(0.4), T.Brightness(0.3)),

@@ -120,6 +120,12 @@ def test_boxes_follow_elastic_fields():
     assert_boxes_fit(moved(T.ElasticDeform(1.0, 12)), 1.5)
 
 
+def test_boxes_follow_grids_lenses_and_scales():
+    assert_boxes_fit(moved(T.GridDistortion(3, 0.4)), 1.5)
+    assert_boxes_fit(moved(T.OpticalDistortion((-0.3, 0.3))), 1.5)
+    assert_boxes_fit(moved(T.ScaleJitter((30, 40), (0.8, 1.6))), 1.5)
+
+
 def test_keypoints_follow_elastic_fields_to_a_part_of_a_pixel():
     data = {
         "image": np.zeros((32, 64, 64, 3), np.uint8),
