@@ -573,6 +573,10 @@ OPS = [
     brighten(amount=np.float32(0.1)), upper(rows=3), T.CoarseDropout(fill=(1, 2, 3)), T.Defocus(), T.Downscale(),
     T.FancyPCA(), T.ISONoise(), T.MedianBlur(), T.MotionBlur(), T.MultiplicativeNoise(), T.PhotometricDistort(),
     T.RGBShift(), T.RandomBrightnessContrast(), T.Sepia(), T.ShotNoise(), T.JPEGCompression(),
+    T.BackgroundNoise(np.ones((2, 9), np.float32)), T.ImpulseResponse(np.ones((2, 9), np.float32)), T.PitchShift(),
+    T.TimeStretch(), T.LowPass(sample_rate=16000), T.HighPass(sample_rate=16000), T.BandPass(sample_rate=16000),
+    T.PeakNormalize(), T.LoudnessNormalize(sample_rate=16000), T.ClippingDistortion(), T.LogMel(sample_rate=16000),
+    T.TimeWarp(),
 ]  # fmt: skip
 
 

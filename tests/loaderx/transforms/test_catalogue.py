@@ -26,5 +26,7 @@ def test_the_catalogue_is_complete():
         AutoAugment RandomOrder SomeOf D4
         CoarseDropout RandomBrightnessContrast RGBShift Sepia FancyPCA PhotometricDistort MultiplicativeNoise ShotNoise
         ISONoise MotionBlur MedianBlur Defocus Downscale JPEGCompression
+        BackgroundNoise ImpulseResponse PitchShift TimeStretch LowPass HighPass BandPass PeakNormalize LoudnessNormalize
+        ClippingDistortion LogMel TimeWarp
     """
     assert set(exported()) == set(wanted.split())
