@@ -12,7 +12,7 @@ from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount
 from .base import Parameter, Transform, finite, is_integer
-from .signals import MovingTransform, SignalTransform
+from .signals import MovingSignal, SignalTransform
 
 
 @jitable
@@ -124,7 +124,7 @@ class Resample(SignalTransform):
         )
 
 
-class _ResampleNearest(MovingTransform):
+class _ResampleNearest(MovingSignal):
     function = staticmethod(resample_nearest)
     in_place = False
 

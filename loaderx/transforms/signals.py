@@ -56,7 +56,7 @@ class SignalTransform(SampleTransform):
         return self._parameters
 
 
-class MovingTransform(SignalTransform):
+class MovingSignal(SignalTransform):
     """An op that moves values in time; labels of moments, and any other field of the same length, move alike."""
 
     def output(self, spec: Spec) -> Spec:
@@ -158,7 +158,7 @@ def time_shift_within(
         time_shift(x[:length], out[:length], rng, amount, wrap, fill)
 
 
-class TimeShift(MovingTransform):
+class TimeShift(MovingSignal):
     """Later by `amount` of the length, earlier where it is negative, rounded to whole moments.
 
     A number is the range from its negative to it. What leaves at one end comes in at the other with border="wrap", and
@@ -191,7 +191,7 @@ def crop_within(x: Any, out: Any, length: int, rng: Any, pad: int, fill: float) 
     copy_stretch(x, start, fill, out)
 
 
-class RandomCrop1D(MovingTransform):
+class RandomCrop1D(MovingSignal):
     """A random stretch of `length` moments, from the signal with `pad` moments of `fill` at both ends."""
 
     function = staticmethod(random_crop)
@@ -248,7 +248,7 @@ def reverse_within(x: Any, length: int, rng: Any, probability: float) -> None:
         reverse(x[:length], rng, probability)
 
 
-class Reverse(MovingTransform):
+class Reverse(MovingSignal):
     """The last moment first, with `probability`."""
 
     function = staticmethod(reverse)

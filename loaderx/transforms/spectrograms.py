@@ -15,7 +15,7 @@ from loaderx.spec import Spec
 
 from .audio_filters import positive_rate
 from .base import Parameter, Transform, as_number, between, is_integer
-from .signals import MovingTransform, SignalTransform, copy_values
+from .signals import MovingSignal, SignalTransform, copy_values
 from .stretching import hann
 
 # Slaney's scale: linear up to 1000 Hz, which is 15 mel, then 27 mel for each factor of 6.4.
@@ -275,7 +275,7 @@ class TimeWarp(SignalTransform):
         return _WarpNearest(**parameters)
 
 
-class _WarpNearest(MovingTransform):
+class _WarpNearest(MovingSignal):
     function = staticmethod(time_warp)
     within = staticmethod(time_warp_within)
     in_place = False

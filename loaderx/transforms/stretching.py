@@ -17,7 +17,7 @@ from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount
 from .base import Parameter, Transform, finite, is_integer
-from .signals import MovingTransform, SignalTransform
+from .signals import MovingSignal, SignalTransform
 
 
 def hann(length: int) -> NDArray[np.float32]:
@@ -130,7 +130,7 @@ class TimeStretch(_Vocoded):
         )
 
 
-class _StretchNearest(MovingTransform):
+class _StretchNearest(MovingSignal):
     function = staticmethod(stretch_nearest)
     in_place = False
 
