@@ -30,10 +30,11 @@ class _Recorded(SignalTransform):
         self._recordings = recordings
         name, array = self.argument, self._array()
         if array is None or array.ndim not in (2, 3) or array.size == 0:
-            what = "one of those" if array is None else f"{array.dtype}{list(array.shape)}"
+            kind = type(recordings).__name__
+            what = kind if array is None else f"{kind} {array.dtype}{list(array.shape)}"
             raise ArgumentError(
                 f"`{name}` must be an array of shape (rows, time) or (rows, time, channels), or an NPDataset of one "
-                f"array or file with such rows; {type(recordings).__name__} is {what if array is not None else 'not'}."
+                f"array or file with such rows; got {what}."
             )
         if str(array.dtype) not in DTYPES or not array.flags.c_contiguous:
             raise ArgumentError(

@@ -144,8 +144,8 @@ def test_any_number_of_threads_gives_the_same():
 GOOD = np.ones((2, 5), np.float32)
 REFUSED = [
     (lambda: T.BackgroundNoise([1.0]), "`noises` must be an array of shape (rows, time) or (rows, time, channels)"),
-    (lambda: T.BackgroundNoise(GOOD[0]), "ndarray is float32[5]"),
-    (lambda: T.BackgroundNoise(GOOD[:0]), "ndarray is float32[0, 5]"),
+    (lambda: T.BackgroundNoise(GOOD[0]), "got ndarray float32[5]."),
+    (lambda: T.BackgroundNoise(GOOD[:0]), "got ndarray float32[0, 5]."),
     (lambda: T.BackgroundNoise(GOOD.astype(np.int64)), "array of float32, float64, int16, not int64[2, 5]"),
     (lambda: T.BackgroundNoise(GOOD[:, ::2]), "float32[2, 3], which is strided"),
     (lambda: T.BackgroundNoise(lx.NPDataset(GOOD) + lx.NPDataset(GOOD)), "an NPDataset of one array or file"),

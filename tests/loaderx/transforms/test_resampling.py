@@ -24,7 +24,8 @@ def test_band_limited_resampling_equals_its_twin(shape, length, monkeypatch):
         reference.resample_sinc(rows, start, extent / length, 3.0, None, None, expected)
         np.testing.assert_allclose(out.reshape(length, -1), expected, atol=1e-4)
     monkeypatch.setenv("LOADERX_DEBUG", "1")
-    np.testing.assert_allclose(apply(x[:1], T.Resample(70)), apply(x[:1], T.Resample(70)))
+    if length == 70:
+        np.testing.assert_allclose(apply(x[:1], op), applied.out[:1], atol=1e-6)
 
 
 def test_a_tone_that_the_lower_rate_cannot_hold_is_left_out():
