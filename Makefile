@@ -31,7 +31,7 @@ help:
 	@echo "make lint       check style, formatting and the direction of imports"
 	@echo "make types      check types with mypy --strict"
 	@echo "make bench      measure against other loaders, which it installs; writes the README's table and charts"
-	@echo "make gallery    draw what every image op does to a photograph, in loaderx/transforms"
+	@echo "make gallery    draw what every op does to a photograph and to sound, in loaderx/transforms"
 	@echo "make clean      remove .venv and everything else that was generated"
 
 demo: $(VENV)/.installed-examples
@@ -64,7 +64,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks --report
 
 gallery: $(VENV)/.installed-test
-	$(BIN)/python examples/gallery.py loaderx/transforms
+	$(BIN)/python examples/gallery.py loaderx/transforms --signals
 
 clean:
 	rm -rf $(VENV) $(FRAMEWORKS) $(ORACLES) .peers build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

@@ -1,6 +1,6 @@
-"""Draw contact sheets of all image ops, and of policies over them, on one photograph.
+"""Draw contact sheets of all image ops, of policies over them, on one photograph, and of ops on audio.
 
-    python gallery.py folder
+    python gallery.py folder --signals
 
 `make gallery` draws those in loaderx/transforms. The amounts are fixed, so that they show; usually they are drawn.
 """
@@ -195,6 +195,86 @@ def policies() -> dict[str, list[Op]]:
     }
 
 
+RATE = 16000
+# Silence to loud, as a colour map: dark blue, violet, orange, yellow.
+COLOURS = ((10, 10, 50), (110, 30, 120), (230, 110, 50), (250, 240, 150))
+
+
+def audio() -> dict[str, list[Op]]:
+    """Ops on waveforms, whose spectrograms are shown, and ops on spectrograms."""
+    random = np.random.default_rng(SEED)
+    noise = np.cumsum(random.normal(size=(1, RATE)), axis=1).astype(np.float32)
+    room = random.normal(size=(1, RATE // 2)) * np.exp(-np.arange(RATE // 2) / 2000)
+    spectrogram = (T.LogMel(sample_rate=RATE, top=80.0),)
+    return {
+        "waveforms": [
+            op(T.NoiseAtSNR, 10),
+            op(T.BackgroundNoise, np.diff(noise, append=0), 5),
+            op(T.ImpulseResponse, room.astype(np.float32)),
+            op(T.PitchShift, 5),
+            op(T.TimeStretch, 0.75),
+            op(T.Resample, RATE, speed=1.3),
+            op(T.LowPass, 800, sample_rate=RATE, order=4),
+            op(T.HighPass, 1500, sample_rate=RATE, order=4),
+            op(T.BandPass, 1500, 0.8, sample_rate=RATE, order=3),
+            op(T.ClippingDistortion, 60),
+            op(T.TimeShift, (0.3, 0.3)),
+            op(T.Reverse, 1.0),
+        ],
+        "spectrograms": [
+            op(T.TimeWarp, 30, before=spectrogram),
+            op(T.TimeMask, 15, 2, before=spectrogram, fill=-80),
+            op(T.FreqMask, 12, 2, before=spectrogram, fill=-80),
+        ],
+    }
+
+
+def waveform() -> np.ndarray:
+    """A second of sliding tones with overtones, and two clicks."""
+    time = np.arange(RATE) / RATE
+    pitch = 220 + 120 * np.sin(2 * np.pi * 1.5 * time)
+    phase = 2 * np.pi * np.cumsum(pitch) / RATE
+    tones = sum(np.sin(number * phase) / number for number in range(1, 9))
+    loud = np.clip(np.sin(2 * np.pi * 2.5 * time), 0, 1)
+    result = 0.3 * tones * loud
+    result[[5000, 12000]] += 3
+    return result.astype(np.float32)
+
+
+def coloured(spectrogram: np.ndarray, size: int) -> np.ndarray:
+    """A spectrogram in decibels as an image, low frequencies at the bottom."""
+    share = np.clip(1 + (spectrogram - spectrogram.max()) / 80, 0, 1).T[::-1]
+    anchors = np.linspace(0, 1, len(COLOURS))
+    planes = [np.interp(share, anchors, values) for values in zip(*COLOURS, strict=True)]
+    image = Image.fromarray(np.stack(planes, axis=-1).astype(np.uint8))
+    return np.asarray(image.resize((size, size)))
+
+
+def sounds(size: int) -> Iterator[tuple[str, list[Tile]]]:
+    """Spectrograms of a waveform before and after every op."""
+    original = waveform()
+    mel = T.LogMel(sample_rate=RATE, top=80.0)
+
+    def tile(name: str, given: str, *ops: Any) -> Tile:
+        chain = lx.pipeline([*ops] if mel_shaped(ops) else [*ops, mel], seed=SEED)
+        return Tile(name, given, coloured(chain(original[None])[0], size))
+
+    first = [tile("original", "1 s at 16 kHz, as LogMel")]
+    for family, ops in audio().items():
+        tiles = []
+        for one in ops:
+            made = one.make(*one.arguments, **dict(one.options))
+            words = [repr(given) for given in one.arguments if not isinstance(given, np.ndarray)]
+            tiles.append(tile(one.make.__name__, ", ".join(words), *one.before, made))
+        yield family, first + tiles
+        first = []
+
+
+def mel_shaped(ops: tuple[Any, ...]) -> bool:
+    """Whether a chain makes a spectrogram by itself."""
+    return any(isinstance(op, T.LogMel) for op in ops)
+
+
 def photograph(size: int) -> np.ndarray:
     """A square part of a photograph that comes with scikit-learn."""
     whole = load_sample_image("china.jpg")
@@ -268,12 +348,16 @@ def fitting(words: str, font: Any, width: int) -> str:
     return "\n".join(lines)
 
 
+SHEETS = (("gallery", catalogue), ("policies", draws), ("signals", sounds))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="where gallery.png and policies.png go")
     parser.add_argument("--size", type=int, default=TILE, help="pixels of a tile")
+    parser.add_argument("--signals", action="store_true", help="draw signals.png, too")
     options = parser.parse_args()
-    for name, rows in (("gallery", catalogue), ("policies", draws)):
+    for name, rows in SHEETS if options.signals else SHEETS[:2]:
         page = sheet(list(rows(options.size)), options.size)
         # 256 colours make the file less than half as large.
         colours = page.quantize(256, Image.Quantize.MEDIANCUT)

@@ -157,6 +157,24 @@ NEW_CONVENTIONS = {
     "Brightness by chance": lambda: T.Brightness(0.5, probability=0.5),
     "RandAugment by chance": lambda: T.RandAugment(probability=0.5),
 }
+# Noises and responses of the cases below.
+RECORDINGS = np.random.default_rng(7).normal(size=(3, 30)).astype(np.float32)
+NEW_AUDIO = {
+    "BackgroundNoise": (lambda: T.BackgroundNoise(RECORDINGS), (50, 2)),
+    "BandPass": (lambda: T.BandPass(sample_rate=16000, order=3), (50,)),
+    "ClippingDistortion": (lambda: T.ClippingDistortion(), (50, 2)),
+    "HighPass": (lambda: T.HighPass(sample_rate=16000), (50, 2)),
+    "ImpulseResponse": (lambda: T.ImpulseResponse(RECORDINGS), (50, 2)),
+    "LogMel": (lambda: T.LogMel(sample_rate=16000, n_fft=20, hop=7, n_mels=5), (50,)),
+    "LoudnessNormalize": (lambda: T.LoudnessNormalize(sample_rate=4000), (2500, 2)),
+    "LowPass": (lambda: T.LowPass(sample_rate=16000), (50,)),
+    "PeakNormalize": (lambda: T.PeakNormalize((-6, 0)), (50, 2)),
+    "PitchShift": (lambda: T.PitchShift(n_fft=16), (50, 2)),
+    "Resample linear": (lambda: T.Resample(33, speed=(0.8, 1.2), antialias=False), (50,)),
+    "Resample long": (lambda: T.Resample(600, speed=(0.8, 1.2)), (700,)),
+    "TimeStretch": (lambda: T.TimeStretch(n_fft=16), (50,)),
+    "TimeWarp": (lambda: T.TimeWarp(9), (30, 8)),
+}
 TOKENS = {
     "MaskTokens": lambda: T.MaskTokens(99, 100),
     "PadTo": lambda: T.PadTo(40, 7),
@@ -283,7 +301,7 @@ def cases(folder):
     for crops in (T.FiveCrop((11, 8)), T.TenCrop(9, [T.Brightness(0.3)])):
         name = type(crops).__name__
         found[name] = {"image": photographs()}, {"image": [crops]}, {}
-    for name, (op, shape) in SIGNALS.items():
+    for name, (op, shape) in (SIGNALS | NEW_AUDIO).items():
         signal = values(shape, np.float32) * 2 - 1
         found[name] = signal, [op], {}
     for name, op in TOKENS.items():

@@ -10,7 +10,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 from numba.core import config
-from scipy import fft
+from scipy import fft, signal
 
 from loaderx.kernels import noise, passes, points, resizing, samples
 from loaderx.kernels.distributions import Draws
@@ -1271,6 +1271,102 @@ def fill_shares(key, start, repeats, out):
 def fill_normals(key, out):
     half = (len(out) + 1) // 2
     out[:] = np.concatenate(normal_pairs(hash_index(half, key)))[: len(out)]
+
+
+def transform_lanes(lanes, factors, twiddles, real, imag, other, other_imag):
+    spectrum = np.fft.fft((real + 1j * imag.astype(np.float64)).reshape(-1, lanes), axis=0)
+    real[:], imag[:] = spectrum.real.reshape(-1), spectrum.imag.reshape(-1)
+    return False
+
+
+def design_butterworth(kind, order, low, high, sections):
+    name, edges = ("lowpass", "highpass", "bandpass")[kind], [low, high] if kind == 2 else low
+    found = signal.butter(order, edges, name, fs=1.0, output="sos")
+    sections[:] = found[:, [0, 1, 2, 4, 5]]
+
+
+def whole_sections(sections):
+    """Sections as SciPy has them."""
+    return np.insert(np.atleast_2d(sections), 3, 1.0, axis=1)
+
+
+def filter_twice(x, first, second, out):
+    sections = whole_sections(np.stack([first, second]))
+    out[:] = signal.sosfilt(sections, x.astype(np.float64))
+
+
+def filter_channels(x, sections, nothing):
+    x[:] = signal.sosfilt(whole_sections(sections), x.astype(np.float64), axis=0)
+
+
+def resample_sinc(x, start, pace, fill, table, weights, out):
+    length = len(x)
+    places = start + (np.arange(len(out)) + 0.5) * pace - 0.5
+    distance = (places[:, None] - np.arange(length)) / max(pace, 1)
+    height = np.clip(1 - (distance / 10) ** 2, 0, None)
+    shares = np.sinc(distance) * np.where(height > 0, np.i0(5 * np.sqrt(height)), 0)
+    inside = (places >= -0.5) & (places <= length - 0.5)
+    shares = shares[inside] / shares[inside].sum(axis=1, keepdims=True)
+    out[:] = fill
+    out[inside] = shares @ x.astype(np.float64)
+
+
+def frames_of(x, start, hop, count, window, mode):
+    """Frames under a window, from `start` on."""
+    size = len(window)
+    after = max(start + (count - 1) * hop + size - len(x), 0)
+    padded = np.pad(x.astype(np.float64), (max(-start, 0), after), mode=mode)
+    begins = max(start, 0) + np.arange(count) * hop
+    return padded[begins[:, None] + np.arange(size)] * window
+
+
+def mel_power(
+    x, hop, before, squared, window, factors, twiddles, firsts, ends, weights, memory, bins, powers, sums, out
+):  # fmt: skip
+    frames = frames_of(x, -before, hop, len(out), window, "reflect")
+    sizes = np.abs(np.fft.rfft(frames, axis=1)) ** (2 if squared else 1)
+    parts = np.split(weights, np.cumsum(ends - firsts))
+    for band, (first, end) in enumerate(zip(firsts, ends, strict=True)):
+        out[:, band] = sizes[:, first:end] @ parts[band].astype(np.float64)
+
+
+def stretch(
+    x, rate, hop, window, factors, twiddles, memory, bins, spectra, phases, squares, out
+):  # fmt: skip
+    """librosa.phase_vocoder and librosa.istft, from their definitions."""
+    size, count = len(window), len(x) // hop + 1
+    wide = window.astype(np.float64)
+    found = np.fft.rfft(frames_of(x, -(size // 2), hop, count, wide, "constant"), axis=1)
+    # As silence, whose phase is 0, and not one of rounding.
+    found[np.abs(found) < 5e-7 * size * np.max(np.abs(x))] = 0
+    found = np.pad(found, ((0, 2), (0, 0)))
+    turn, frames = np.angle(found[0]), []
+    for place in np.arange(0, count, rate):
+        low = int(place)
+        one, two = found[low], found[low + 1]
+        amount = np.abs(one) + (place - low) * (np.abs(two) - np.abs(one))
+        frames.append(np.fft.irfft(amount * np.exp(1j * turn), size) * wide)
+        turn = turn + np.angle(two) - np.angle(one)
+    total, norm = np.zeros((2, len(frames) * hop + size + len(out)))
+    for number, frame in enumerate(frames):
+        total[number * hop :][:size] += frame
+        norm[number * hop :][:size] += wide**2
+    result = np.divide(total, norm, out=total, where=norm > np.finfo(np.float32).tiny)
+    out[:] = result[size // 2 :][: len(out)]
+
+
+def convolve(x, response, gain, factors, twiddles, memory):
+    x[:] = gain * np.convolve(x.astype(np.float64), response)[: len(x)]
+
+
+def sortable_keys(x, keys):
+    bits = x.view(np.uint32)
+    keys[:] = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))
+
+
+def value_at_rank(keys, rank, counts, found):
+    key = np.sort(keys)[rank : rank + 1]
+    found.view(np.uint32)[:] = np.where(key >> 31, key ^ np.uint32(1 << 31), ~key)
 
 
 def warp_coordinates(matrix, shape):

@@ -117,6 +117,11 @@ class NPDataset(LocatedSource):
         return int(self._starts[-1])
 
     @property
+    def array(self) -> NDArray[Any] | None:
+        """All rows as one array, where they are one array or one file."""
+        return self._arrays[0] if len(self._arrays) == 1 else None
+
+    @property
     def single(self) -> tuple[int, int] | None:
         """The address of row 0 and the bytes from row to row, where all rows are C-contiguous in one array."""
         if len(self._arrays) > 1 or self._layout.offsets is not None:

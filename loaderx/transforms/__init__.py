@@ -1,6 +1,9 @@
 """Compiled ops on samples, and `@transform` to write more."""
 
 from .amounts import Choice as Choice
+from .audio_filters import BandPass as BandPass
+from .audio_filters import HighPass as HighPass
+from .audio_filters import LowPass as LowPass
 from .authoring import transform as transform
 from .base import Transform as Transform
 from .blurs import Defocus as Defocus
@@ -44,6 +47,9 @@ from .geometric import Rotate as Rotate
 from .geometric import Transpose as Transpose
 from .image import Identity as Identity
 from .labels import OneHot as OneHot
+from .levels import ClippingDistortion as ClippingDistortion
+from .levels import LoudnessNormalize as LoudnessNormalize
+from .levels import PeakNormalize as PeakNormalize
 from .mix import CutMix as CutMix
 from .mix import MixUp as MixUp
 from .noise import GaussianNoise as GaussianNoise
@@ -61,6 +67,9 @@ from .policies import AugMix as AugMix
 from .policies import AutoAugment as AutoAugment
 from .policies import RandAugment as RandAugment
 from .policies import TrivialAugment as TrivialAugment
+from .recordings import BackgroundNoise as BackgroundNoise
+from .recordings import ImpulseResponse as ImpulseResponse
+from .resampling import Resample as Resample
 from .rounds import RandomOrder as RandomOrder
 from .rounds import SomeOf as SomeOf
 from .scale_jitter import ScaleJitter as ScaleJitter
@@ -70,7 +79,6 @@ from .signals import MuLaw as MuLaw
 from .signals import NoiseAtSNR as NoiseAtSNR
 from .signals import Polarity as Polarity
 from .signals import RandomCrop1D as RandomCrop1D
-from .signals import Resample as Resample
 from .signals import Reverse as Reverse
 from .signals import TimeMask as TimeMask
 from .signals import TimeShift as TimeShift
@@ -92,6 +100,10 @@ from .spatial import RandomCrop as RandomCrop
 from .spatial import RandomFlip as RandomFlip
 from .spatial import RandomResizedCrop as RandomResizedCrop
 from .spatial import Resize as Resize
+from .spectrograms import LogMel as LogMel
+from .spectrograms import TimeWarp as TimeWarp
+from .stretching import PitchShift as PitchShift
+from .stretching import TimeStretch as TimeStretch
 from .tokens import MaskTokens as MaskTokens
 from .tokens import PadTo as PadTo
 from .tokens import SpanCorruption as SpanCorruption

@@ -56,7 +56,7 @@ class SignalTransform(SampleTransform):
         return self._parameters
 
 
-class _Moving(SignalTransform):
+class MovingSignal(SignalTransform):
     """An op that moves values in time; labels of moments, and any other field of the same length, move alike."""
 
     def output(self, spec: Spec) -> Spec:
@@ -159,7 +159,7 @@ def time_shift_within(
         time_shift(x[:length], out[:length], rng, amount, wrap, fill)
 
 
-class TimeShift(_Moving):
+class TimeShift(MovingSignal):
     """Later by `amount` of the length, earlier where it is negative, rounded to whole moments.
 
     A number is the range from its negative to it. What leaves at one end comes in at the other with border="wrap", and
@@ -198,7 +198,7 @@ def crop_within(x: Any, out: Any, length: int, rng: Any, pad: int, fill: float) 
     copy_stretch(x, start, fill, out)
 
 
-class RandomCrop1D(_Moving):
+class RandomCrop1D(MovingSignal):
     """A random stretch of `length` moments, from the signal with `pad` moments of `fill` at both ends."""
 
     function = staticmethod(random_crop)
@@ -255,7 +255,7 @@ def reverse_within(x: Any, length: int, rng: Any, probability: float) -> None:
         reverse(x[:length], rng, probability)
 
 
-class Reverse(_Moving):
+class Reverse(MovingSignal):
     """The last moment first, with `probability`."""
 
     function = staticmethod(reverse)
@@ -383,104 +383,6 @@ class FreqMask(_Mask):
 
     function = staticmethod(freq_mask)
     axis = 1
-
-
-@jitable
-def draw_stretch(rng: Any, length: int, steps: int, speed: Any) -> Any:
-    """(start, pace): output moment i shows the input from start + i * pace to start + (i + 1) * pace."""
-    extent = length * draw_amount(rng, speed)
-    spare = length - extent
-    return rng.uniform(min(spare, 0.0), max(spare, 0.0)), extent / steps
-
-
-def resample(x: Any, out: Any, rng: Any, speed: Any, fill: float) -> None:
-    """Between the two moments nearest to a place."""
-    length, steps = x.shape[0], out.shape[0]
-    source, target = x.reshape(length, -1), out.reshape(steps, -1)
-    start, pace = draw_stretch(rng, length, steps, speed)
-    for i in range(steps):
-        place = start + (i + 0.5) * pace - 0.5
-        if -0.5 <= place <= length - 0.5:
-            place = min(max(place, 0.0), length - 1.0)
-            low = int(place)
-            share = np.float32(place - low)
-            rest = np.float32(1) - share
-            # Exactly on a moment its neighbour has no part in it: infinity times 0 would be NaN.
-            if share == 0:
-                for c in range(source.shape[1]):
-                    target[i, c] = source[low, c]
-            else:
-                high = min(low + 1, length - 1)
-                for c in range(source.shape[1]):
-                    target[i, c] = source[low, c] * rest + source[high, c] * share
-        else:
-            for c in range(source.shape[1]):
-                target[i, c] = np.float32(fill)
-
-
-def resample_nearest(x: Any, out: Any, rng: Any, speed: Any, fill: float) -> None:
-    """The moment that a place lies in."""
-    length, steps = x.shape[0], out.shape[0]
-    source, target = x.reshape(length, -1), out.reshape(steps, -1)
-    start, pace = draw_stretch(rng, length, steps, speed)
-    for i in range(steps):
-        place = start + (i + 0.5) * pace
-        nearest = min(max(int(place), 0), length - 1)
-        for c in range(source.shape[1]):
-            if 0.0 <= place <= length:
-                target[i, c] = source[nearest, c]
-            else:
-                target[i, c] = saturate(fill, out)
-
-
-class Resample(SignalTransform):
-    """Linear interpolation to `length` moments, played `speed` times as fast.
-
-    A moment stands for its middle, so at a speed of 1 this is what Resize does to a line of pixels, and
-    `torch.nn.functional.interpolate(mode="linear", align_corners=False)`: nothing is smoothed before. Slower than 1, a
-    random stretch of the signal is all that fits; faster, the whole signal lies at a random place in `fill`. Integers
-    that follow a signal take the nearest moment.
-    """
-
-    function = staticmethod(resample)
-    in_place = False
-
-    def __init__(self, length: int, *, speed: Amount = 1.0, fill: float = 0.0) -> None:
-        if not is_integer(length, 1):
-            raise ArgumentError(f"`length` (={length!r}) must be an integer of at least 1.")
-        self._length = int(length)
-        speeds = amounts("speed", speed, 0)
-        if np.min(speeds) == 0:
-            raise ArgumentError(f"`speed` (={speed!r}) must be above 0.")
-        super().__init__(speed=speeds, fill=finite("fill", fill))
-
-    def output(self, spec: Spec) -> Spec:
-        return Spec((self._length, *super().output(spec).shape[1:]), spec.dtype)
-
-    def for_labels(self) -> Transform:
-        return _ResampleNearest(self._length, self._parameters)
-
-    def for_length(self) -> Transform:
-        raise ArgumentError(
-            f"{self.name} would stretch the padding with the data. Leave the length out of the entry, or cut samples "
-            "before, so that all have the same length."
-        )
-
-
-class _ResampleNearest(_Moving):
-    function = staticmethod(resample_nearest)
-    in_place = False
-
-    def __init__(self, length: int, parameters: dict[str, Parameter]) -> None:
-        self._length = length
-        super().__init__(**parameters)
-
-    @property
-    def name(self) -> str:
-        return "Resample"
-
-    def output(self, spec: Spec) -> Spec:
-        return Spec((self._length, *super().output(spec).shape[1:]), spec.dtype)
 
 
 def mu_law(x: Any, out: Any, top: int) -> None:

@@ -84,6 +84,18 @@ def test_the_sheets_are_drawn_and_twice_the_same(drawn, tmp_path):
             assert image.height > image.width
 
 
+def test_every_op_on_waveforms_can_be_seen(monkeypatch):
+    monkeypatch.syspath_prepend(str(PROGRAM.parent))
+    import gallery
+
+    tiles = [tile for _, tiles in gallery.sounds(SIZE) for tile in tiles]
+    original = tiles[0].image
+    assert original.shape == (SIZE, SIZE, 3)
+    names = {tile.name for tile in tiles}
+    assert {"BackgroundNoise", "ImpulseResponse", "PitchShift", "TimeStretch", "TimeWarp"} <= names
+    assert not any((tile.image == original).all() for tile in tiles[1:])
+
+
 def test_the_committed_sheets_are_small_enough_to_be_part_of_a_page():
     for sheet in ("gallery.png", "policies.png"):
         assert (ROOT / "loaderx" / "transforms" / sheet).stat().st_size < 700_000

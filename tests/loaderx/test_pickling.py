@@ -575,6 +575,10 @@ OPS = [
     T.RGBShift(), T.RandomBrightnessContrast(), T.Sepia(), T.ShotNoise(), T.JPEGCompression(),
     T.GridDistortion(3, normalized=False), T.OpticalDistortion((0, 1)), T.FiveCrop(4, [T.Invert()]), T.TenCrop((4, 5)),
     T.ScaleJitter(8, fill=(1, 2, 3)), T.Fog(), T.Rain(blur=3), T.Shadow(region=(0, 0, 1, 1)),
+    T.BackgroundNoise(np.ones((2, 9), np.float32)), T.ImpulseResponse(np.ones((2, 9), np.float32)), T.PitchShift(),
+    T.TimeStretch(), T.LowPass(sample_rate=16000), T.HighPass(sample_rate=16000), T.BandPass(sample_rate=16000),
+    T.PeakNormalize(), T.LoudnessNormalize(sample_rate=16000), T.ClippingDistortion(), T.LogMel(sample_rate=16000),
+    T.TimeWarp(),
 ]  # fmt: skip
 
 

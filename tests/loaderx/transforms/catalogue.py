@@ -22,7 +22,15 @@ SECTIONS = {
     "Combinators and policies": ("combinators", "rounds", "policies", "image", "amounts"),
     "Views of one sample": ("views", "corners"),
     "Samples of a batch": ("mix",),
-    "Signals": ("signals",),
+    "Signals": (
+        "signals",
+        "resampling",
+        "levels",
+        "audio_filters",
+        "recordings",
+        "stretching",
+        "spectrograms",
+    ),
     "Skeletons": ("skeletons",),
     "Tokens": ("tokens",),
 }

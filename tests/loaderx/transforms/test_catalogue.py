@@ -28,5 +28,7 @@ def test_the_catalogue_is_complete():
         ISONoise MotionBlur MedianBlur Defocus Downscale JPEGCompression
         Boxes BoxSafeCrop RandomIoUCrop SanitizeBoxes ZoomOut
         GridDistortion OpticalDistortion FiveCrop TenCrop ScaleJitter Fog Rain Shadow
+        BackgroundNoise ImpulseResponse PitchShift TimeStretch LowPass HighPass BandPass PeakNormalize LoudnessNormalize
+        ClippingDistortion LogMel TimeWarp
     """
     assert set(exported()) == set(wanted.split())

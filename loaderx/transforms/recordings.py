@@ -1,0 +1,189 @@
+"""What is recorded elsewhere: background noise and impulse responses, rows of a second array or file."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.errors import ArgumentError
+from loaderx.kernels.compilation import jitable
+from loaderx.kernels.convolution import convolve, norm_of
+from loaderx.kernels.fft import factors_of, fast_length, twiddles_of
+from loaderx.spec import Spec
+
+from .amounts import Amount, amounts, draw_amount
+from .base import Parameter
+from .signals import SignalTransform, power_of
+
+DTYPES = ("float32", "float64", "int16")
+
+
+class _Recorded(SignalTransform):
+    """An op with recordings of shape (rows, time) or (rows, time, channels); compiled code reads them where they are.
+
+    What is given is held as it is: a mapped file stays mapped, and a source is pickled by its path.
+    """
+
+    argument: str
+
+    def __init__(self, recordings: Any, **parameters: Parameter) -> None:
+        self._recordings = recordings
+        name, array = self.argument, self._array()
+        if array is None or array.ndim not in (2, 3) or array.size == 0:
+            kind = type(recordings).__name__
+            what = kind if array is None else f"{kind} {array.dtype}{list(array.shape)}"
+            raise ArgumentError(
+                f"`{name}` must be an array of shape (rows, time) or (rows, time, channels), or an NPDataset of one "
+                f"array or file with such rows; got {what}."
+            )
+        if str(array.dtype) not in DTYPES or not array.flags.c_contiguous:
+            raise ArgumentError(
+                f"`{name}` must be a C-contiguous array of {', '.join(DTYPES)}, not {array.dtype}{list(array.shape)}"
+                f"{'' if array.flags.c_contiguous else ', which is strided'}."
+            )
+        super().__init__(**parameters)
+
+    def _array(self) -> NDArray[Any] | None:
+        given = self._recordings
+        found = given if isinstance(given, np.ndarray) else getattr(given, "array", None)
+        return np.asarray(found) if isinstance(found, np.ndarray) else None
+
+    def rows(self) -> NDArray[Any]:
+        """The recordings as (rows, time, channels), read-only: one layout for arrays and mapped files."""
+        array = self._array()
+        assert array is not None
+        rows = array.reshape(*array.shape[:2], -1)
+        rows.flags.writeable = False
+        return rows
+
+    def output(self, spec: Spec) -> Spec:
+        super().output(spec)
+        channels = spec.shape[1] if len(spec.shape) == 2 else 1
+        own = self.rows().shape[2]
+        if own not in (1, channels):
+            raise ArgumentError(
+                f"{self.name}: `{self.argument}` have {own} channels; they must have one, or as many as the signal "
+                f"{spec}."
+            )
+        return spec
+
+
+@jitable
+def copy_around(row: Any, start: int, out: Any) -> None:
+    """Moments from `start` on, and from the beginning again after the last."""
+    length, place = row.shape[0], start
+    for t in range(out.shape[0]):
+        for c in range(row.shape[1]):
+            out[t, c] = np.float32(row[place, c])
+        place = place + 1 if place + 1 < length else 0
+
+
+@jitable
+def background_noise(x: Any, rng: Any, noises: Any, decibels: Any, noise: Any) -> None:
+    """Plus a stretch of a recording, weaker than the signal by a drawn ratio."""
+    signal = x.reshape(x.shape[0], -1)
+    moments, channels = signal.shape
+    row = noises[rng.integers(0, noises.shape[0])]
+    length, own = row.shape
+    start = rng.integers(0, length - moments + 1) if length >= moments else rng.integers(0, length)
+    ratio = 10.0 ** (draw_amount(rng, decibels) / 10.0)
+    part = noise[: moments * own]
+    copy_around(row, start, part.reshape(moments, own))
+    loudness = power_of(part)
+    if not loudness > 0.0:
+        return
+    factor = np.float32(np.sqrt(power_of(x.reshape(-1)) / ratio / loudness))
+    for t in range(moments):
+        for c in range(channels):
+            signal[t, c] += factor * part[t * own + (c if own > 1 else 0)]
+
+
+def background_within(
+    x: Any, length: int, rng: Any, noises: Any, decibels: Any, noise: Any
+) -> None:
+    """Noise for the data, and none for the padding."""
+    if length > 0:
+        background_noise(x[:length], rng, noises, decibels, noise)
+
+
+class BackgroundNoise(_Recorded):
+    """Plus a random stretch of a random row of `noises`, `decibels` weaker in power than the signal.
+
+    `noises` is an array of shape (rows, time) or (rows, time, channels), mapped or in memory, or an NPDataset of one;
+    nothing of it is copied. Rows shorter than the signal are repeated. The power is the mean of squares over the
+    stretch and over all channels; noise of one channel is added to all. It is audiomentations' AddBackgroundNoise.
+    """
+
+    function = staticmethod(background_noise)
+    within = staticmethod(background_within)
+    argument = "noises"
+
+    def __init__(self, noises: Any, decibels: Amount = (3.0, 30.0)) -> None:
+        super().__init__(noises, decibels=amounts("decibels", decibels, -300, 300))
+
+    def parameters(self, spec: Spec) -> dict[str, Parameter]:
+        return {"noises": self.rows(), **self._parameters}
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        return (Spec((spec.shape[0] * self.rows().shape[2],), np.float32),)
+
+
+@jitable
+def impulse_response(
+    x: Any, rng: Any, responses: Any, normalize: bool, factors: Any, twiddles: Any, memory: Any
+) -> None:
+    """Convolved with a recording."""
+    signal = x.reshape(x.shape[0], -1)
+    row = responses[rng.integers(0, responses.shape[0])]
+    channels = row.shape[1]
+    unit = 1.0 / 32768.0 if row.itemsize == 2 else 1.0
+    gain = unit
+    if normalize:
+        total = norm_of(row.reshape(-1)) / np.sqrt(channels)
+        gain = 1.0 / total if total > 0.0 else 0.0
+    for c in range(signal.shape[1]):
+        own = row[:, c if channels > 1 else 0]
+        convolve(signal[:, c], own, gain, factors, twiddles, memory)
+
+
+def response_within(
+    x: Any, length: int, rng: Any, responses: Any, normalize: bool, factors: Any, twiddles: Any, memory: Any
+) -> None:  # fmt: skip
+    """The data convolved, and cut where the padding begins."""
+    if length > 0:
+        impulse_response(x[:length], rng, responses, normalize, factors, twiddles, memory)
+
+
+class ImpulseResponse(_Recorded):
+    """Convolved with a random row of `responses`, as recorded in that row's room; as many moments as before.
+
+    `responses` is an array of shape (rows, time) or (rows, time, channels), as the noises of BackgroundNoise; one
+    channel is for all. With `normalize` a response is divided by the root of its energy, which keeps white noise as
+    loud as it was. The result begins with the signal: what a response holds before its peak delays it, and what rings
+    after the last moment is cut.
+    """
+
+    function = staticmethod(impulse_response)
+    within = staticmethod(response_within)
+    argument = "responses"
+
+    def __init__(self, responses: Any, *, normalize: bool = True) -> None:
+        if not isinstance(normalize, bool | np.bool_):
+            raise ArgumentError(f"`normalize` (={normalize!r}) must be True or False.")
+        super().__init__(responses, normalize=bool(normalize))
+
+    def _size(self, spec: Spec) -> int:
+        length = spec.shape[0]
+        return fast_length(length + min(self.rows().shape[1], length) - 1)
+
+    def parameters(self, spec: Spec) -> dict[str, Parameter]:
+        size = self._size(spec)
+        return {
+            "responses": self.rows(),
+            **self._parameters,
+            "factors": factors_of(size),
+            "twiddles": twiddles_of(size),
+        }
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        return (Spec((4, self._size(spec)), np.float32),)
