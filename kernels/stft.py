@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .compilation import jitable, kernel
+from .compilation import jitable
 from .fft import transform_lanes
 
 # Transforms at once, each of two real frames: one as real parts, the other as imaginary parts.
@@ -37,7 +37,7 @@ def _load_frame(x: Any, start: int, reflect: bool, window: Any, lane: int, out: 
         out[i * LANES + lane] = window[i] * value
 
 
-@kernel
+@jitable
 def load_frames(
     x: Any,
     start: Any,
@@ -64,7 +64,7 @@ def load_frames(
     return 2 if other else 0
 
 
-@kernel
+@jitable
 def split_spectra(real: Any, imag: Any, size: Any, k: Any, bins: Any) -> None:
     """Frequency k of all frames: `bins` is (real and imaginary part) of the first LANES frames, then of the others."""
     near, far = k * LANES, (size - k) % size * LANES
@@ -78,7 +78,7 @@ def split_spectra(real: Any, imag: Any, size: Any, k: Any, bins: Any) -> None:
         bins[3, lane] = half * (b[lane] - a[lane])
 
 
-@kernel
+@jitable
 def store_frames(
     count: Any,
     start: Any,

@@ -12,7 +12,7 @@ from .stft import FRAMES, LANES, load_frames, split_spectra, store_frames
 ROUNDING = 5e-7
 
 
-@kernel
+@jitable
 def analyse(
     x: Any, hop: Any, window: Any, factors: Any, twiddles: Any, memory: Any, bins: Any, spectra: Any
 ) -> None:

@@ -972,7 +972,7 @@ def clipped_boxes(x, boxes, height, width):
     x[:, 4] = valid
 
 
-def opened_boxes(x, form, across, down):
+def open_boxes(x, form, across, down, out):
     """Rows of (left, top, right, bottom, valid, visible, ...) from boxes in a format."""
     finite = np.isfinite(x[:, :4]).all(axis=1, keepdims=True)
     boxes = np.where(finite, x[:, :4], 0).astype(np.float64)
@@ -984,8 +984,34 @@ def opened_boxes(x, form, across, down):
         second = first + second
     boxes = np.concatenate([first, second], axis=1).astype(np.float32)
     valid = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
-    ones = np.ones(len(x))
-    return np.column_stack([boxes, valid, ones, x[:, 4:]]).astype(np.float32)
+    out[:] = np.column_stack([boxes, valid, np.ones(len(x)), x[:, 4:]])
+
+
+def valid_boxes(x, least_area, least_visible, out):
+    sides = x[:, 2:4].astype(np.float64) - x[:, :2]
+    out[:] = (x[:, 4] > 0) & (sides.prod(axis=1) >= least_area)
+    out &= x[:, 5] >= least_visible - points.ROUNDING
+
+
+def close_boxes(x, form, across, down, least_area, least_visible, fills, fill, out):
+    """A format from rows of (left, top, right, bottom, valid, visible, ...)."""
+    kept = np.empty(len(x), bool)
+    valid_boxes(x, least_area, least_visible, kept)
+    boxes = np.where(((x[:, 4] > 0) & ~kept)[:, None], 0, x[:, :4].astype(np.float64))
+    first, second = boxes[:, :2], boxes[:, 2:]
+    if form != points.XYXY:
+        second = second - first
+    if form == points.CXCYWH:
+        first = first + second / 2
+    out[:, :2], out[:, 2:4] = first / [across, down], second / [across, down]
+    out[:, 4:] = np.where(kept[:, None], x[:, 6:], fill) if fills else x[:, 6:]
+
+
+def sanitize_boxes(x, least_side, least_area):
+    if x.shape[1] > 3:
+        sides = x[:, 2:4].astype(np.float64) - x[:, :2]
+        large = (sides.min(axis=1) >= least_side) & (sides.prod(axis=1) >= least_area)
+        x[~(large & (x[:, 4] > 0)), :6] = 0
 
 
 def best_overlap(x, top, tall, left, wide):
@@ -1011,13 +1037,56 @@ def zoom_shares(start, extent, size, result, antialias):
     return np.divide(shares, totals, out=shares, where=totals > 0)
 
 
-def zoomed_out(x, window, antialias, fill, shape):
-    """An image of floats on a canvas, scaled to a shape, before it is rounded."""
-    rows = zoom_shares(window[0], window[1], x.shape[0], shape[0], antialias)
-    columns = zoom_shares(window[3], window[4], x.shape[1], shape[1], antialias)
-    mixed = np.einsum("ih,jw,hwc->ijc", rows, columns, x.astype(np.float64))
+def zoom_bilinear(x, window, antialias, whole, fill, row_shares, shares, places, counts, line, out):
+    rows = zoom_shares(window[0], window[1], x.shape[0], out.shape[0], antialias)
+    columns = zoom_shares(window[3], window[4], x.shape[1], out.shape[1], antialias)
+    with np.errstate(invalid="ignore"):
+        mixed = np.einsum("ih,jw,hwc->ijc", rows, columns, x.astype(np.float64))
     inside = (rows.sum(axis=1) > 0)[:, None] & (columns.sum(axis=1) > 0)
-    return np.where(inside[..., None], mixed, fill)
+    zoomed = np.where(inside[..., None], mixed, fill)
+    out[:] = np.floor(zoomed + 0.5) if whole else zoomed
+
+
+def zoom_nearest(x, window, fill, places, out):
+    """The pixel that the centre of each pixel of the output is in."""
+    rows, columns = (
+        np.floor((np.arange(result) + 0.5) * extent / result + start).astype(int)
+        for result, extent, start in zip(out.shape[:2], window[1::3], window[0::3], strict=True)
+    )
+    out[:] = warp_pixels(x, rows[:, None], columns[None], fill)
+
+
+def seen(x, values, white):
+    """Values of pixels, between black and white and rounded where they are integers; opacity stays."""
+    values = np.clip(values, 0, white)
+    if x.dtype.kind in "iu":
+        values = np.floor(values + 0.5)
+    return np.concatenate([values[..., :3], x[..., 3:]], axis=2) if x.shape[2] == 4 else values
+
+
+def veil(x, edges, alpha, white, clear, line):
+    covers = np.minimum(np.cumsum(edges[:, :-1], axis=1), len(clear) - 1)
+    left = (1.0 - alpha) ** covers[..., None]
+    x[:] = seen(x, white - (white - x.astype(np.float64)) * left, np.inf)
+
+
+def streak(x, layer, size, light, brightness, white, sums, totals, line):
+    radius = size // 2
+    padded = np.pad(layer.astype(np.float64), radius, mode="reflect")
+    mean = np.lib.stride_tricks.sliding_window_view(padded, (size, size)).mean(axis=(2, 3))
+    lit = np.clip(x.astype(np.float64) + light * mean[..., None], 0, white)
+    x[:] = seen(x, lit * brightness, np.inf)
+
+
+def shade(x, corners, factor, white, crossings):
+    """Pixels whose centre is inside, by the number of sides to their left."""
+    rows, columns = np.mgrid[: x.shape[0], : x.shape[1]] + 0.5
+    inside = np.zeros(x.shape[:2], bool)
+    for (left, top), (right, bottom) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        crosses = (top <= rows) != (bottom <= rows)
+        way = np.divide(rows - top, bottom - top, out=np.zeros_like(rows), where=crosses)
+        inside ^= crosses & (left + way * (right - left) <= columns)
+    x[inside] = seen(x, x.astype(np.float64) * factor, white)[inside]
 
 
 def moved_keypoints(x, points, height, width):

@@ -113,10 +113,16 @@ def test_what_is_no_number_is_not_valid():
 def test_boxes_are_opened_as_the_twin_does_and_closed_as_they_were(form):
     given = np.abs(boxes(columns=6))
     given[:3, :4] = [[0, 0, 0, 0], [1, np.nan, 3, 4], [1, 2, np.inf, 4]]
-    out = np.empty((len(given), 8), np.float32)
+    out, twin = np.empty((2, len(given), 8), np.float32)
     open_boxes(given, form, 30.0, 20.0, out)
-    np.testing.assert_array_equal(out, reference.opened_boxes(given, form, 30.0, 20.0))
-    closed = np.empty_like(given)
+    reference.open_boxes(given, form, 30.0, 20.0, twin)
+    np.testing.assert_array_equal(out, twin)
+    closed, twin = np.empty_like(given), np.empty_like(given)
+    out[::3, 5] = 0.3
+    for least in ((10.0, 0.0), (0.0, 0.5)):
+        close_boxes(out, form, 30.0, 20.0, *least, True, 4.0, closed)
+        reference.close_boxes(out, form, 30.0, 20.0, *least, True, 4.0, twin)
+        np.testing.assert_allclose(closed, twin, rtol=1e-6)
     close_boxes(out, form, 30.0, 20.0, 0.0, 0.0, False, 0.0, closed)
     np.testing.assert_allclose(closed[3:], given[3:], rtol=1e-5, atol=1e-5)
     close_boxes(out, form, 30.0, 20.0, 0.0, 0.0, True, -3.0, closed)
@@ -128,6 +134,8 @@ def test_a_box_is_kept_by_its_area_and_by_what_is_left_of_it():
     kept, out = np.empty(3, np.bool_), np.empty((3, 4), np.float32)
     for area, visible, wanted in ((0, 0, [1, 1, 0]), (20, 0, [1, 0, 0]), (0, 0.6, [0, 1, 0])):
         valid_boxes(x, area, visible, kept)
+        np.testing.assert_array_equal(kept, wanted)
+        reference.valid_boxes(x, area, visible, kept)
         np.testing.assert_array_equal(kept, wanted)
         close_boxes(x, XYXY, 1.0, 1.0, area, visible, False, 0.0, out)
         # What was not valid before is not changed.
@@ -169,11 +177,9 @@ def test_small_boxes_become_zeros_and_keypoints_stay():
     x = boxes(columns=7)
     twin = x.copy()
     sanitize_boxes(x, 4.0, 30.0)
-    sides = twin[:, 2:4].astype(np.float64) - twin[:, :2]
-    large = (sides.min(axis=1) >= 4) & (sides.prod(axis=1) >= 30) & (twin[:, 4] > 0)
-    twin[~large, :6] = 0
+    reference.sanitize_boxes(twin, 4.0, 30.0)
     np.testing.assert_array_equal(x, twin)
-    assert 0 < large.sum() < len(x)
+    assert 0 < x[:, 4].sum() < boxes(columns=7)[:, 4].sum()
     spots, same = keypoints(), keypoints()
     sanitize_boxes(spots, 4.0, 30.0)
     np.testing.assert_array_equal(spots, same)
