@@ -99,32 +99,38 @@ else:
 
         return types.void(types.intp), generate
 
-    def loading(element: Any, kind: Any) -> Any:
-        """Return the function that loads an element of 8 bytes from an address."""
+    # Each has a name of its own in this module: a function made by another one has none that a hash could stand for.
 
-        @intrinsic
-        def load(typing_context: Any, address: Any) -> Any:
-            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-                return builder.load(builder.inttoptr(arguments[0], element.as_pointer()))
+    @intrinsic
+    def load_word(typing_context: Any, address: Any) -> Any:
+        """The integer of 64 bits at an address."""
+        return types.int64(types.intp), _loading(WORD)
 
-            return kind(types.intp), generate
+    @intrinsic
+    def load_float(typing_context: Any, address: Any) -> Any:
+        """The float of 64 bits at an address."""
+        return types.float64(types.intp), _loading(ir.DoubleType())
 
-        return load
+    @intrinsic
+    def store_word(typing_context: Any, address: Any, value: Any) -> Any:
+        """Set the integer of 64 bits at an address."""
+        return types.void(types.intp, types.int64), _storing(WORD)
 
-    load_word, load_float = loading(WORD, types.int64), loading(ir.DoubleType(), types.float64)
+    @intrinsic
+    def store_float(typing_context: Any, address: Any, value: Any) -> Any:
+        """Set the float of 64 bits at an address."""
+        return types.void(types.intp, types.float64), _storing(ir.DoubleType())
 
-    def storing(element: Any, kind: Any) -> Any:
-        """Return the function that sets an element of 8 bytes at an address."""
+    def _loading(element: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.load(builder.inttoptr(arguments[0], element.as_pointer()))
 
-        @intrinsic
-        def store(typing_context: Any, address: Any, value: Any) -> Any:
-            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-                address, value = arguments
-                builder.store(value, builder.inttoptr(address, element.as_pointer()))
-                return context.get_dummy_value()
+        return generate
 
-            return types.void(types.intp, kind), generate
+    def _storing(element: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            address, value = arguments
+            builder.store(value, builder.inttoptr(address, element.as_pointer()))
+            return context.get_dummy_value()
 
-        return store
-
-    store_word, store_float = storing(WORD, types.int64), storing(ir.DoubleType(), types.float64)
+        return generate

@@ -104,9 +104,15 @@ class LowPass(_Cutoff):
     kind = LOW_PASS
 
     def __init__(
-        self, cutoff: Amount = (150.0, 7500.0), *, sample_rate: float, order: int = 2
+        self,
+        cutoff: Amount = (150.0, 7500.0),
+        *,
+        sample_rate: float,
+        order: int = 2,
+        probability: float = 1.0,
     ) -> None:
         super().__init__(cutoff, sample_rate, order)
+        self.happens_with(probability)
 
 
 class HighPass(_Cutoff):
@@ -115,9 +121,15 @@ class HighPass(_Cutoff):
     kind = HIGH_PASS
 
     def __init__(
-        self, cutoff: Amount = (20.0, 2400.0), *, sample_rate: float, order: int = 2
+        self,
+        cutoff: Amount = (20.0, 2400.0),
+        *,
+        sample_rate: float,
+        order: int = 2,
+        probability: float = 1.0,
     ) -> None:
         super().__init__(cutoff, sample_rate, order)
+        self.happens_with(probability)
 
 
 class BandPass(_Pass):
@@ -136,6 +148,7 @@ class BandPass(_Pass):
         *,
         sample_rate: float,
         order: int = 2,
+        probability: float = 1.0,
     ) -> None:
         rate = positive_rate(sample_rate)
         frequencies = _frequencies("center", center, rate)
@@ -149,3 +162,4 @@ class BandPass(_Pass):
                 f"end below half of `sample_rate` (={rate:g})."
             )
         super().__init__(frequencies, widths, rate, order)
+        self.happens_with(probability)

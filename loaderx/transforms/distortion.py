@@ -147,6 +147,7 @@ class GridDistortion(FieldTransform):
         border: Border = "fill",
         fill: Fill = 0.0,
         fill_mask: float | None = None,
+        probability: float = 1.0,
     ) -> None:
         if not is_integer(num_steps, 1):
             raise ArgumentError(f"`num_steps` (={num_steps!r}) must be an integer of at least 1.")
@@ -160,6 +161,7 @@ class GridDistortion(FieldTransform):
             raise ArgumentError(f"`normalized` (={normalized!r}) must be True or False.")
         self._normalized = bool(normalized)
         super().__init__(interpolation, border, fill, fill_mask)
+        self.happens_with(probability)
 
     def of_map(self, image: Spec) -> dict[str, Parameter]:
         return {"limits": self._limits, "normalized": self._normalized}
@@ -272,6 +274,7 @@ class OpticalDistortion(FieldTransform):
         border: Border = "fill",
         fill: Fill = 0.0,
         fill_mask: float | None = None,
+        probability: float = 1.0,
     ) -> None:
         self._limits = spread("distort_limit", distort_limit)
         if not np.all(self._limits > FOLDING):
@@ -280,6 +283,7 @@ class OpticalDistortion(FieldTransform):
                 "such as (0, 1) has no numbers below 0."
             )
         super().__init__(interpolation, border, fill, fill_mask)
+        self.happens_with(probability)
 
     def of_map(self, image: Spec) -> dict[str, Parameter]:
         return {"limits": self._limits}

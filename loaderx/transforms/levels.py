@@ -51,8 +51,9 @@ class PeakNormalize(SignalTransform):
     function = staticmethod(peak_normalize)
     within = staticmethod(peak_normalize_within)
 
-    def __init__(self, decibels: Amount = 0.0) -> None:
+    def __init__(self, decibels: Amount = 0.0, *, probability: float = 1.0) -> None:
         super().__init__(decibels=amounts("decibels", decibels, -300, 300))
+        self.happens_with(probability)
 
 
 @jitable
@@ -152,7 +153,9 @@ class LoudnessNormalize(SignalTransform):
     function = staticmethod(loudness_normalize)
     within = staticmethod(loudness_within)
 
-    def __init__(self, loudness: Amount = (-31.0, -13.0), *, sample_rate: float) -> None:
+    def __init__(
+        self, loudness: Amount = (-31.0, -13.0), *, sample_rate: float, probability: float = 1.0
+    ) -> None:
         rate = positive_rate(sample_rate)
         if rate < LOWEST_RATE:
             raise ArgumentError(
@@ -167,6 +170,7 @@ class LoudnessNormalize(SignalTransform):
             shelf=shelf,
             rumble=rumble,
         )
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         steps = max(spec.shape[0] // self._step, 1)
@@ -218,8 +222,9 @@ class ClippingDistortion(SignalTransform):
     function = staticmethod(clip_extremes)
     within = staticmethod(clip_within)
 
-    def __init__(self, percent: Amount = (0.0, 40.0)) -> None:
+    def __init__(self, percent: Amount = (0.0, 40.0), *, probability: float = 1.0) -> None:
         super().__init__(percent=amounts("percent", percent, 0, 100))
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return (

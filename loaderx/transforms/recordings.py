@@ -118,8 +118,11 @@ class BackgroundNoise(_Recorded):
     within = staticmethod(background_within)
     argument = "noises"
 
-    def __init__(self, noises: Any, decibels: Amount = (3.0, 30.0)) -> None:
+    def __init__(
+        self, noises: Any, decibels: Amount = (3.0, 30.0), *, probability: float = 1.0
+    ) -> None:
         super().__init__(noises, decibels=amounts("decibels", decibels, -300, 300))
+        self.happens_with(probability)
 
     def parameters(self, spec: Spec) -> dict[str, Parameter]:
         return {"noises": self.rows(), **self._parameters}
@@ -167,10 +170,11 @@ class ImpulseResponse(_Recorded):
     within = staticmethod(response_within)
     argument = "responses"
 
-    def __init__(self, responses: Any, *, normalize: bool = True) -> None:
+    def __init__(self, responses: Any, *, normalize: bool = True, probability: float = 1.0) -> None:
         if not isinstance(normalize, bool | np.bool_):
             raise ArgumentError(f"`normalize` (={normalize!r}) must be True or False.")
         super().__init__(responses, normalize=bool(normalize))
+        self.happens_with(probability)
 
     def _size(self, spec: Spec) -> int:
         length = spec.shape[0]

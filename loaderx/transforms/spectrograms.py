@@ -265,10 +265,11 @@ class TimeWarp(SignalTransform):
     within = staticmethod(time_warp_within)
     in_place = False
 
-    def __init__(self, width: int = 80) -> None:
+    def __init__(self, width: int = 80, *, probability: float = 1.0) -> None:
         if not is_integer(width, 0):
             raise ArgumentError(f"`width` (={width!r}) must be an integer of at least 0.")
         super().__init__(width=int(width), nearest=False)
+        self.happens_with(probability)
 
     def for_labels(self) -> Transform:
         parameters: dict[str, Parameter] = {**self._parameters, "nearest": True}

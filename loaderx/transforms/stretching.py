@@ -114,8 +114,10 @@ class TimeStretch(_Vocoded):
         n_fft: int = 2048,
         hop: int | None = None,
         fill: float = 0.0,
+        probability: float = 1.0,
     ) -> None:
         super().__init__(n_fft, hop, rate=amounts("rate", rate, 0.1, 10), fill=finite("fill", fill))
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return self._vocoder_spaces(spec, spec.shape[0])
@@ -186,11 +188,17 @@ class PitchShift(_Vocoded):
     within = staticmethod(pitch_shift_within)
 
     def __init__(
-        self, semitones: Amount = (-4.0, 4.0), *, n_fft: int = 2048, hop: int | None = None
+        self,
+        semitones: Amount = (-4.0, 4.0),
+        *,
+        n_fft: int = 2048,
+        hop: int | None = None,
+        probability: float = 1.0,
     ) -> None:
         found = amounts("semitones", semitones, -36, 36)
         self._highest = 2 ** (float(np.max(found)) / 12)
         super().__init__(n_fft, hop, semitones=found, table=sinc_table())
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         longest = math.ceil(spec.shape[0] * self._highest) + 1

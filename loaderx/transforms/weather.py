@@ -65,11 +65,14 @@ class Fog(ImageTransform):
 
     function = staticmethod(fog)
 
-    def __init__(self, intensity: Amount = (0.3, 1.0), alpha: Amount = 0.08) -> None:
+    def __init__(
+        self, intensity: Amount = (0.3, 1.0), alpha: Amount = 0.08, *, probability: float = 1.0
+    ) -> None:
         super().__init__(
             intensity=amounts("intensity", intensity, 0.0, 1.0),
             alpha=amounts("alpha", alpha, 0.0, 1.0),
         )
+        self.happens_with(probability)
 
     def parameters(self, spec: Spec) -> dict[str, Parameter]:
         found = super().parameters(spec)
@@ -129,6 +132,7 @@ class Rain(ImageTransform):
         blur: int = 7,
         color: float = 200 / 255,
         brightness: Amount = 0.7,
+        probability: float = 1.0,
     ) -> None:
         if not (is_integer(blur, 1) and int(blur) % 2 == 1):
             raise ArgumentError(f"`blur` (={blur!r}) must be an odd integer of at least 1.")
@@ -141,6 +145,7 @@ class Rain(ImageTransform):
             color=between("color", color, 0, 1),
             brightness=amounts("brightness", brightness, 0.0, 1.0),
         )
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         height, width, channels = spec.shape
@@ -180,6 +185,7 @@ class Shadow(ImageTransform):
         vertices: int = 5,
         *,
         region: tuple[float, float, float, float] = (0.0, 0.5, 1.0, 1.0),
+        probability: float = 1.0,
     ) -> None:
         fewest, most = count_range("shadows", shadows)
         if not is_integer(vertices, 3):
@@ -199,6 +205,7 @@ class Shadow(ImageTransform):
             most=most,
             region=np.array([left, top, right, bottom]),
         )
+        self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         return Spec((self._vertices, 2), np.float64), Spec((self._vertices,), np.float64)

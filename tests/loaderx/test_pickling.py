@@ -578,7 +578,7 @@ OPS = [
     T.BackgroundNoise(np.ones((2, 9), np.float32)), T.ImpulseResponse(np.ones((2, 9), np.float32)), T.PitchShift(),
     T.TimeStretch(), T.LowPass(sample_rate=16000), T.HighPass(sample_rate=16000), T.BandPass(sample_rate=16000),
     T.PeakNormalize(), T.LoudnessNormalize(sample_rate=16000), T.ClippingDistortion(), T.LogMel(sample_rate=16000),
-    T.TimeWarp(),
+    T.TimeWarp(), T.RandomIoUCrop(4), T.BoxSafeCrop(4), T.ZoomOut(4), T.SanitizeBoxes(2),
 ]  # fmt: skip
 
 
@@ -607,7 +607,12 @@ def test_ops_are_copied(op):
 
 def test_no_op_is_left_out():
     kinds = {name for name in dir(T) if inspect.isclass(getattr(T, name))}
-    assert {type(op).__name__ for op in OPS} >= kinds - {"Channels", "Choice", "Transform"}
+    assert {type(op).__name__ for op in OPS} >= kinds - {"Boxes", "Channels", "Choice", "Transform"}
+
+
+def test_formats_of_boxes_are_copied():
+    for other in ways(T.Boxes("yolo", min_area=3, fill=-1)):
+        assert other == T.Boxes("yolo", min_area=3, fill=-1)
 
 
 def test_stated_channels_are_copied():

@@ -13,12 +13,18 @@ from tests.loaderx.transforms.catalogue import README, exported
 
 # Numbers to try, where a quarter is not one.
 NUMBERS = {"bits": 3, "size": 5, "radius": 3, "quality": 50, "holes": 2}
-REQUIRED = {"Resample": {"length": 7}, "RandomCrop": {"size": 3}}
+AT_A_RATE = ("LowPass", "HighPass", "BandPass", "LoudnessNormalize")
+REQUIRED = {
+    "Resample": {"length": 7},
+    "RandomCrop": {"size": 3},
+    "BackgroundNoise": {"noises": np.ones((2, 9), np.float32)},
+    **{name: {"sample_rate": 16000} for name in AT_A_RATE},
+}
 
 
 def rows():
     """(op, argument, what one number is) of every row of the table."""
-    text = README.read_text().split("\n## One number\n")[1].split("<!-- table -->")[0]
+    text = README.read_text().split("\n## One number\n")[1].split("\n## ")[0]
     for line in text.splitlines():
         if line.startswith("| `"):
             ops, arguments, meaning, _ = line.strip("| ").split(" | ", 3)

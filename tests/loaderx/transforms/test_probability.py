@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,17 +16,21 @@ from tests.loaderx.transforms.images import apply, images
 
 # Ops that happen to every second sample unless `probability` says otherwise.
 HALF = {"RandomFlip", "Transpose", "Polarity", "Reverse", "LeftRightFlip"}
-# As in the libraries that people know them from: torchvision's RandomErasing, Albumentations' ChannelDropout.
-HALF |= {"RandomErasing", "ChannelDrop"}
+# As in the libraries that people know them from: torchvision's RandomErasing and RandomZoomOut, Albumentations'
+# ChannelDropout.
+HALF |= {"RandomErasing", "ChannelDrop", "ZoomOut"}
 # Here `probability` is that of each joint, frame, token, or of each of several changes.
 OF_PARTS = {"JointDrop": 0.1, "FrameDrop": 0.1, "MaskTokens": 0.15, "PhotometricDistort": 0.5}
 # What gives samples of another shape or dtype, or mixes those of a batch, cannot leave one as it is.
 CONVERT = """
     RandomCrop CenterCrop Pad PadIfNeeded LetterBox Resize RandomResizedCrop Normalize ToFloat Cast OneHot MixUp CutMix
-    RandomCrop1D Resample MuLaw PadTo SpanCorruption
+    RandomCrop1D Resample MuLaw PadTo SpanCorruption BoxSafeCrop RandomIoUCrop ScaleJitter LogMel
 """
-# Ops of ops, and what is no op; `Maybe` is their probability.
-OTHERS = "Maybe OneOf Sequence RandomOrder SomeOf Views MultiCrop Identity Choice Channels"
+# Ops of ops and views, whose probability is `Maybe`; boxes that are put in order; and what is no op.
+OTHERS = """
+    Maybe OneOf Sequence RandomOrder SomeOf Views MultiCrop FiveCrop TenCrop Identity SanitizeBoxes
+    Choice Channels Boxes
+"""
 # Arguments of ops that need some.
 GIVEN = {
     **dict.fromkeys(("Brightness", "Contrast", "Saturation", "Sharpness", "TimeShift"), (0.5,)),
@@ -34,7 +39,10 @@ GIVEN = {
     "CenterOnJoint": (0,),
     "LeftRightFlip": ([(0, 1)],),
     **dict.fromkeys(("TimeMask", "FreqMask"), (2,)),
+    **dict.fromkeys(("BackgroundNoise", "ImpulseResponse"), (np.ones((2, 9), np.float32),)),
 }
+AT_A_RATE = ("LowPass", "HighPass", "BandPass", "LoudnessNormalize")
+NAMED = {name: {"sample_rate": 16000} for name in AT_A_RATE}
 WITH_PROBABILITY = {
     name: value
     for name, value in exported().items()
@@ -55,7 +63,7 @@ def test_every_op_that_can_leave_a_sample_has_a_probability_by_one_rule():
 
 @pytest.mark.parametrize("name", WITH_PROBABILITY)
 def test_a_probability_is_from_0_to_1(name):
-    make, given = WITH_PROBABILITY[name], GIVEN.get(name, ())
+    make, given = partial(WITH_PROBABILITY[name], **NAMED.get(name, {})), GIVEN.get(name, ())
     for wrong in (-0.1, 1.5, float("nan"), "often", None, [0.5]):
         with pytest.raises(lx.ArgumentError, match=r"`probability` .* must be from 0 to 1"):
             make(*given, probability=wrong)

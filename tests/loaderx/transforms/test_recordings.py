@@ -131,7 +131,7 @@ def test_files_stay_where_they_are_and_are_pickled_by_their_path(make, dtype, tm
 
 def test_the_chain_of_the_readme_runs():
     text = README.read_text(encoding="utf-8")
-    exec(text.split("```python")[1].split("```")[0], {})
+    exec(text.split("\n## Audio\n")[1].split("```python")[1].split("```")[0], {})
 
 
 def test_any_number_of_threads_gives_the_same():
