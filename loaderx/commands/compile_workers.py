@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .loaders import TheirError, find
-from .terminal import UsageError
+from .terminal import UsageError, ctrl_c_waits
 
 PROGRAM = "from loaderx.commands.compile_workers import main; main()"
 # The same, with the path on which the command found its modules.
@@ -71,19 +71,22 @@ def _workers(
 
     def start() -> None:
         asked = {**vars(targets), "number": len(processes), "watched": watched}
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, "-c", START, json.dumps(asked)],
-                stdin=subprocess.DEVNULL,
-                stdout=answers,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(watched,),
-                # A second process could not have the accelerator, or would take its memory.
-                env=os.environ | {"JAX_PLATFORMS": "cpu"},
-                # Ctrl-C is for the command, which then ends its workers.
-                start_new_session=True,
+        # An interrupt in the middle of it would leave a process that nobody ends.
+        with ctrl_c_waits() as stop:
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-c", START, json.dumps(asked)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=answers,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=(watched,),
+                    # A second process could not have the accelerator, or would take its memory.
+                    env=os.environ | {"JAX_PLATFORMS": "cpu"},
+                    # Ctrl-C is for the command, which then ends its workers.
+                    start_new_session=True,
+                )
             )
-        )
+        stop.check()
 
     try:
         yield start, processes, results
