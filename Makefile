@@ -19,7 +19,7 @@ CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-frameworks test-oracles soak lint types bench gallery clean
+.PHONY: help demo test test-long test-frameworks test-oracles soak lint types docs bench gallery clean
 
 help:
 	@echo "make demo       train a small Flax model on the digits data set and report accuracy and speed"
@@ -30,6 +30,7 @@ help:
 	@echo "make soak       try random configurations, exits, kills, forks and signals for half an hour"
 	@echo "make lint       check style, formatting and the direction of imports"
 	@echo "make types      check types with mypy --strict"
+	@echo "make docs       build the documentation site into site/; a broken link or reference is an error"
 	@echo "make bench      measure against other loaders, which it installs; writes the README's table and charts"
 	@echo "make gallery    draw what every op does to a photograph and to sound, in loaderx/transforms"
 	@echo "make clean      remove .venv and everything else that was generated"
@@ -60,6 +61,9 @@ lint: $(VENV)/.installed-test
 types: $(VENV)/.installed-test
 	$(BIN)/mypy
 
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks --report
 
@@ -67,7 +71,7 @@ gallery: $(VENV)/.installed-test
 	$(BIN)/python examples/gallery.py loaderx/transforms --signals
 
 clean:
-	rm -rf $(VENV) $(FRAMEWORKS) $(ORACLES) .peers build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(FRAMEWORKS) $(ORACLES) .peers build dist site *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	find . -type d -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # The stamps make a second run free of installing, and so of the network. One is written only after everything it
@@ -98,6 +102,10 @@ $(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
 	$(INSTALL) --editable ".[bench]"
 	@touch $(VENV)/.installed-examples $@
+
+$(VENV)/.installed-docs: pyproject.toml | $(VENV)/.created
+	$(INSTALL) --editable ".[docs]"
+	@touch $@
 
 $(FRAMEWORKS)/.installed: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m venv --clear $(FRAMEWORKS)

@@ -37,7 +37,7 @@ STDERR = pytest.StashKey()
 # Tests of these folders share processes that take long to start: one worker runs them all.
 TOGETHER = ("tests/distributed/",)
 # Long single tests come first: begun as the last, they would leave the other workers without work.
-FIRST = (*TOGETHER, "tests/test_plain_python.py", "tests/examples/", "tests/test_readme.py")
+FIRST = (*TOGETHER, "tests/test_plain_python.py", "tests/examples/", "tests/docs/test_code.py")
 
 
 def heed_signals():

@@ -7,8 +7,8 @@ import pytest
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
+from tests.docs.markdown import program_of
 from tests.loaderx.transforms.catalogue import README
-from tests.test_readme import program_of
 
 HEIGHT, WIDTH = 24, 32
 FORMATS = ("xyxy", "xywh", "cxcywh")

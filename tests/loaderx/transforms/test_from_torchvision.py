@@ -7,9 +7,9 @@ import numpy as np
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
+from tests.docs.markdown import program_of
 from tests.loaderx.transforms.catalogue import README, exported
 from tests.loaderx.transforms.images import images
-from tests.test_readme import program_of
 
 PAGE = README.parent / "from_torchvision.md"
 # The section whose ops are in the newest files: rows of it may come before their op does.
