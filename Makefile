@@ -31,7 +31,7 @@ help:
 	@echo "make lint       check style, formatting and the direction of imports"
 	@echo "make types      check types with mypy --strict"
 	@echo "make docs       build the documentation site into site/; a broken link or reference is an error"
-	@echo "make bench      measure against other loaders, which it installs; writes the README's table and charts"
+	@echo "make bench      measure against other loaders, which it installs; writes tables and charts"
 	@echo "make gallery    draw what every op does to a photograph and to sound, in loaderx/transforms"
 	@echo "make clean      remove .venv and everything else that was generated"
 

@@ -86,7 +86,7 @@ def main() -> int:
     parser.add_argument(
         "--report",
         action="store_true",
-        help="run all side by side; write benchmarks/results, its charts and the README's table",
+        help="run all side by side; write benchmarks/results, the charts and the tables of the documentation",
     )
     options = parser.parse_args()
     unknown = sorted(set(options.names) - {*WORKLOADS, *DETAILS})
@@ -109,9 +109,7 @@ def main() -> int:
             file.parent.mkdir(exist_ok=True)
             file.write_text(json.dumps(results | {"workloads": measured}, indent=1) + "\n")
     if options.report:
-        everything = results | {"workloads": measured}
-        report.write_readme(everything)
-        report.write_charts(everything, report.RESULTS)
+        report.write_report(results | {"workloads": measured})
     return 0
 
 

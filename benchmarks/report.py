@@ -1,13 +1,14 @@
-"""Results as a table for people, in the README between two markers, and as a chart for each workload.
+"""Report of a file of results: tables in README.md and docs/benchmarks.md, between two markers, and charts in docs/charts.
 
-`python -m benchmarks.report benchmarks/results/DATE.json` writes both anew.
+`python -m benchmarks.report benchmarks/results/DATE.json` writes all of them anew.
 """
 
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from benchmarks.contestants import CONTESTANTS, LIBRARIES, LOADERX
@@ -15,7 +16,14 @@ from benchmarks.harness import ROOT
 from benchmarks.side_by_side import CACHED, COLD
 
 README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "benchmarks.md"
+CHARTS = ROOT / "docs" / "charts"
 RESULTS = ROOT / "benchmarks" / "results"
+# The rows of the README. Two of them show where loaderx loses.
+CHOSEN = (
+    *("gather-3KB", "cifar", "imagenet", "skeletons-zstd", "windows"),
+    *("first-batch", "training"),
+)
 BEGIN, END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
 LIBRARY = {
     **{contestant.name: contestant.library for contestant in CONTESTANTS},
@@ -42,20 +50,20 @@ def best(comparison: Results, library: str) -> str | None:
     return min(names, key=lambda name: advantage(comparison, name), default=None)
 
 
-def table(results: Results) -> str:
-    """Markdown: one row for each workload, a column for each library."""
+def table(comparisons: Iterable[Results], charts: str) -> str:
+    """Markdown: one row for each workload with a link to its chart, a column for each library."""
     lines = [
         f"| | {LOADERX.name} | {' | '.join(PEERS)} |",
         "|---|" + "---:|" * (1 + len(PEERS)),
     ]
-    for comparison in _comparisons(results):
+    for comparison in comparisons:
         reference = comparison["reference"]
         contestants = comparison["contestants"]
         own = f"{_figure(contestants[reference]['median'])} {comparison['unit']}"
         if COLD in contestants:
             own += f"; {_figure(contestants[COLD]['median'])} with nothing compiled yet"
         cells = [_cell(comparison, library) for library in PEERS]
-        chart = f"[{comparison['title']}](benchmarks/results/{comparison['name']}.png)"
+        chart = f"[{comparison['title']}]({charts}/{comparison['name']}.png)"
         lines.append(f"| {chart} | {own} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -110,51 +118,75 @@ def absences(results: Results) -> dict[str, list[str]]:
     return reasons
 
 
-def markdown(results: Results) -> str:
-    """What stands in the README between the markers."""
+def introduction(results: Results) -> str:
+    """When and on what the figures were measured, and how to read a table of them."""
     machine = results["machine"]
     facts = f"{machine['cores']} cores, {machine['architecture']}, Python {machine['python']}"
-    compared = sum(len(comparison["contestants"]) - 1 for comparison in _comparisons(results))
-    introduction = (
+    return (
         f"Measured by `make bench` on {results['date']} ({facts}; JAX {machine['jax']}, Numba {machine['numba']}). "
-        "The first column is loaderx. The others say how many times as good it is as each library in its best "
-        "configuration: rows in the same time, or how much less it takes of what is counted. **Bold** is where "
-        "loaderx loses, a dash what a library cannot do."
+        "The first column is loaderx. The others say how many times as good loaderx is as each library in its best "
+        "configuration: rows in the same time, or how much less it needs of what is counted. Where loaderx loses, the "
+        "figure is **bold**. A dash is what a library cannot do."
     )
+
+
+def summary(results: Results) -> str:
+    """What the README holds between its markers."""
+    chosen = [one for one in _comparisons(results) if one["name"] in CHOSEN]
+    return f"{introduction(results)}\n\n{table(chosen, 'docs/charts')}"
+
+
+def full(results: Results) -> str:
+    """What the page about benchmarks holds between its markers."""
+    compared = sum(len(comparison["contestants"]) - 1 for comparison in _comparisons(results))
     lines = [
-        introduction,
+        introduction(results),
         "",
-        table(results),
+        table(_comparisons(results), "charts"),
         "",
-        f"Where loaderx loses, of {compared} comparisons:",
+        "### Where loaderx loses",
+        "",
+        f"Of {compared} comparisons:",
         "",
         *(f"- {words}" for words in losses(results) or ["nowhere"]),
         "",
-        "<details><summary>Who did not run, and why</summary>",
-        "",
-        *(f"- {why} ({', '.join(where)})" for why, where in sorted(absences(results).items())),
-        "",
-        "</details>",
-        "",
-        "How it grows with the number of rows and the size of a batch:",
+        "### Growth with rows and batch size",
         "",
         *(
-            f"![{growth['title']}](benchmarks/results/{growth['name']}.png)"
+            f"![{growth['title']}](charts/{growth['name']}.png)"
             for growth in results["workloads"]
             if "series" in growth
         ),
+        "",
+        "### Charts of all workloads",
+        "",
+        *(
+            f"![{comparison['title']}](charts/{comparison['name']}.png)"
+            for comparison in _comparisons(results)
+        ),
+        "",
+        "### Libraries that did not run, and why",
+        "",
+        *(f"- {why} ({', '.join(where)})" for why, where in sorted(absences(results).items())),
     ]
     return "\n".join(lines)
 
 
-def write_readme(results: Results, readme: Path = README) -> None:
-    """Put the table where the markers are."""
-    text = readme.read_text()
+def write_between(markdown: str, file: Path) -> None:
+    """Replace what a file holds between the markers."""
+    text = file.read_text()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise ValueError(f"{readme} must hold {BEGIN} and {END} once each.")
+        raise ValueError(f"{file} must hold {BEGIN} and {END} once each.")
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    readme.write_text(f"{before}{BEGIN}\n{markdown(results)}\n{END}{after}")
+    file.write_text(f"{before}{BEGIN}\n{markdown}\n{END}{after}")
+
+
+def write_report(results: Results) -> None:
+    """Write the tables of the README and of the site, and all charts."""
+    write_between(summary(results), README)
+    write_between(full(results), PAGE)
+    write_charts(results, CHARTS)
 
 
 def write_charts(results: Results, folder: Path) -> None:
@@ -162,6 +194,38 @@ def write_charts(results: Results, folder: Path) -> None:
     for measured in results["workloads"]:
         draw = lines_chart if "series" in measured else bar_chart
         draw(measured, folder / f"{measured['name']}.png")
+    overview_chart(results, folder / "overview.png")
+
+
+def overview_chart(results: Results, file: Path) -> None:
+    """Rates of all libraries relative to loaderx, in their best configurations: a row of dots for each workload."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    shown = [one for one in _comparisons(results) if one["unit"] == "rows/s"]
+    figure = Figure(figsize=(9, 1.5 + 0.46 * len(shown)), layout="constrained")
+    axes = figure.subplots()
+    axes.axvline(1, color=OWN, linewidth=3, label=LOADERX.name)
+    axes.set_prop_cycle(color=colormaps["tab10"].colors)
+    for library, marker in zip(PEERS, "osD^vP*Xhd", strict=True):
+        places = [
+            (1 / advantage(one, name), row)
+            for row, one in enumerate(shown)
+            if (name := best(one, library)) is not None
+        ]
+        if places:
+            axes.plot(*zip(*places, strict=True), marker, markersize=7, alpha=0.85, label=library)
+    titles = [fill(one["title"].partition(", batches")[0], 42) for one in shown]
+    axes.set_yticks(range(len(shown)), titles, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    ticks = (0.001, 0.01, 0.03, 0.1, 0.3, 1)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xlabel("rows per second, loaderx = 1 (logarithmic)")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=6, fontsize=9, frameon=False)
+    figure.savefig(file, dpi=130)
 
 
 def bar_chart(comparison: Results, file: Path) -> None:
@@ -234,11 +298,8 @@ def _short(value: float) -> str:
 
 
 def main() -> int:
-    """Write the README's table and the charts of a file of results."""
-    file = Path(sys.argv[1])
-    results = json.loads(file.read_text())
-    write_readme(results)
-    write_charts(results, file.parent)
+    """Write the report of a file of results."""
+    write_report(json.loads(Path(sys.argv[1]).read_text()))
     return 0
 
 

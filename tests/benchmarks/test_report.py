@@ -1,4 +1,4 @@
-"""What people read of the benchmarks: the README's table and the charts, made of a file of results."""
+"""What people read of the benchmarks: tables in the README and on the site, and charts, made of a file of results."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ def results():
 
 
 def test_the_table_has_the_best_configuration_of_each_library(results):
-    lines = report.table(results).splitlines()
+    lines = report.table(results["workloads"][:2], "charts").splitlines()
     columns = [cell.strip() for cell in lines[0].strip("|").split("|")]
     assert columns[1] == "loaderx"
     cells = dict(
@@ -76,34 +76,45 @@ def test_it_says_where_loaderx_loses_and_who_did_not_run(results):
         "per-batch: np.memmap by hand is 5 times as good",
         "growth-rows: SPDL is better at 1,000 rows",
     ]
-    text = report.markdown(results)
+    text = report.full(results)
     assert "- per-batch: np.memmap by hand is 5 times as good" in text
     assert "- FFCV: FFCV has no blur (gather, per-batch)" in text
     assert "of 4 comparisons" in text
 
 
-def test_the_readme_is_changed_between_its_markers_only(results, tmp_path):
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{report.BEGIN}\nyesterday\n{report.END}\nafter\n")
-    report.write_readme(results, readme)
-    written = readme.read_text()
-    assert written.startswith(f"before\n{report.BEGIN}\n")
-    assert written.endswith(f"\n{report.END}\nafter\n")
-    assert "yesterday" not in written
-    assert "gather" in written
-    readme.write_text("no markers")
+def test_the_readme_has_chosen_rows_and_links_to_charts_from_its_own_folder(results, monkeypatch):
+    monkeypatch.setattr(report, "CHOSEN", ("gather",))
+    lines = report.summary(results).splitlines()
+    rows = [line for line in lines if line.startswith("| [")]
+    assert len(rows) == 1
+    assert rows[0].startswith("| [title of gather](docs/charts/gather.png) | 900 rows/s |")
+
+
+def test_a_file_is_changed_between_its_markers_only(tmp_path):
+    file = tmp_path / "README.md"
+    file.write_text(f"before\n{report.BEGIN}\nyesterday\n{report.END}\nafter\n")
+    report.write_between("today", file)
+    assert file.read_text() == f"before\n{report.BEGIN}\ntoday\n{report.END}\nafter\n"
+    file.write_text("no markers")
     with pytest.raises(ValueError, match="must hold"):
-        report.write_readme(results, readme)
+        report.write_between("today", file)
 
 
 def test_every_workload_gets_a_picture(results, tmp_path):
     report.write_charts(results, tmp_path)
-    for name in ("gather", "per-batch", "growth-rows"):
+    for name in ("gather", "per-batch", "growth-rows", "overview"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_table_of_our_readme_is_that_of_the_newest_results():
-    newest = max((ROOT / "benchmarks" / "results").glob("*.json"))
-    text = (ROOT / "README.md").read_text()
-    between = text.split(report.BEGIN)[1].split(report.END)[0].strip("\n")
-    assert between == report.markdown(json.loads(newest.read_text()))
+@pytest.mark.parametrize(
+    "file, write", [("README.md", report.summary), ("docs/benchmarks.md", report.full)]
+)
+def test_our_tables_are_those_of_the_newest_results(file, write):
+    newest = max(report.RESULTS.glob("*.json"))
+    between = (ROOT / file).read_text().split(report.BEGIN)[1].split(report.END)[0].strip("\n")
+    assert between == write(json.loads(newest.read_text()))
+
+
+def test_the_readme_has_seven_rows():
+    newest = json.loads(max(report.RESULTS.glob("*.json")).read_text())
+    assert report.summary(newest).count("\n| [") == 7
