@@ -1,4 +1,4 @@
-"""Report of a file of results: tables in README.md and docs/benchmarks.md, between two markers, and charts in docs/charts.
+"""Report of a file of results: tables in README.md and docs/benchmarks.md, and charts in docs/charts.
 
 `python -m benchmarks.report benchmarks/results/DATE.json` writes all of them anew.
 """
