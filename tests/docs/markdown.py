@@ -26,6 +26,7 @@ class Block:
     line: int
     lines: tuple[str, ...]
     runs: bool = True
+    title: str = ""
 
     @property
     def code(self):
@@ -57,8 +58,11 @@ def blocks(text):
                 at += 1
             assert at < len(lines), f"the block in line {start} has no end"
             language = fence["language"] if fence else "python"
-            runs = not NOT_RUN.fullmatch(above.strip())
-            found.append(Block(language, start + 1, tuple(lines[start:at]), runs))
+            title = re.search(r'title="(.+?)"', fence["rest"]) if fence else None
+            # What has a title is a file.
+            runs = not (NOT_RUN.fullmatch(above.strip()) or title)
+            inside = tuple(lines[start:at])
+            found.append(Block(language, start + 1, inside, runs, title[1] if title else ""))
         if line.strip():
             above = line
         at += 1

@@ -18,7 +18,7 @@ from tests.docs.markdown import ROOT, blocks, commands, name_of, pages, program_
 PAGES = {name_of(page): page.read_text(encoding="utf-8") for page in pages()}
 WITH_CODE = [name for name, text in PAGES.items() if program_of(text).strip()]
 # Languages of blocks that nothing runs.
-SILENT = {"", "text", "dockerfile", "mermaid"}
+SILENT = {"", "text", "dockerfile", "diff"}
 PARSERS = {"toml": tomllib.loads, "json": json.loads, "yaml": yaml.safe_load}
 
 
