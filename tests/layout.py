@@ -1,4 +1,4 @@
-"""The README's list of files, a line each, made of their first lines: `python -m tests.layout` writes it anew."""
+"""The page with all source files, a line each, made of their first lines: `python -m tests.layout` writes it anew."""
 
 import ast
 import re
@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "architecture" / "source-files.md"
 BEGIN, END = "<!-- layout: begin -->", "<!-- layout: end -->"
 FOLDERS = ("loaderx", "kernels")
 
@@ -43,16 +43,16 @@ def layout():
     return "\n".join(lines).strip()
 
 
-def in_readme():
-    """What the README says now."""
-    return README.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].strip()
+def in_page():
+    """What the page says now."""
+    return PAGE.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].strip()
 
 
 def main():
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    README.write_text(f"{before}{BEGIN}\n\n{layout()}\n\n{END}{after}", encoding="utf-8")
+    PAGE.write_text(f"{before}{BEGIN}\n\n{layout()}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

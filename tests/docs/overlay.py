@@ -1,7 +1,7 @@
 """Walk-throughs as they are followed: their files laid over the packages of this repository, in one process.
 
-A block with a title, as in `python title="loaderx/sources/raw.py"`, is a new file. One with `diff title=...` is a change
-of a file that exists. `python -m tests.docs.overlay FOLDER PAGE...` writes them into FOLDER and runs their tests.
+A block with a title, as in `python title="loaderx/sources/raw.py"`, is a new file, and one with `diff title=...` a
+change of a file that exists. `python -m tests.docs.overlay FOLDER PAGE...` writes them and runs their tests.
 """
 
 import importlib.machinery
