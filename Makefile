@@ -32,7 +32,7 @@ help:
 	@echo "make types      check types with mypy --strict"
 	@echo "make docs       build the documentation site into site/; a broken link or reference is an error"
 	@echo "make bench      measure against other loaders, which it installs; writes tables and charts"
-	@echo "make gallery    draw what every op does to a photograph and to sound, in loaderx/transforms"
+	@echo "make gallery    draw what every op does to a photograph and to sound, in docs/pictures"
 	@echo "make clean      remove .venv and everything else that was generated"
 
 demo: $(VENV)/.installed-examples
@@ -68,7 +68,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks --report
 
 gallery: $(VENV)/.installed-test
-	$(BIN)/python examples/gallery.py loaderx/transforms --signals
+	$(BIN)/python examples/gallery.py docs/pictures --signals
 
 clean:
 	rm -rf $(VENV) $(FRAMEWORKS) $(ORACLES) .peers build dist site *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

@@ -2,7 +2,7 @@
 
     python gallery.py folder --signals
 
-`make gallery` draws those in loaderx/transforms. The amounts are fixed, so that they show; usually they are drawn.
+`make gallery` draws those in docs/pictures. The amounts are fixed, so that they show; usually they are drawn.
 """
 
 import argparse

@@ -98,4 +98,4 @@ def test_every_op_on_waveforms_can_be_seen(monkeypatch):
 
 def test_the_committed_sheets_are_small_enough_to_be_part_of_a_page():
     for sheet in ("gallery.png", "policies.png"):
-        assert (ROOT / "loaderx" / "transforms" / sheet).stat().st_size < 700_000
+        assert (ROOT / "docs" / "pictures" / sheet).stat().st_size < 700_000

@@ -1,6 +1,6 @@
 """The table of all transforms, from their signatures and docstrings.
 
-`python -m tests.loaderx.transforms.catalogue` writes it into the README of the transforms.
+`python -m tests.loaderx.transforms.catalogue` writes it into the page docs/transforms.md.
 """
 
 import inspect
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loaderx import transforms as T  # noqa: N812 - as users write it
 
-README = Path(T.__file__).parent / "README.md"
+PAGE = Path(__file__).parents[3] / "docs" / "transforms.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
 # Heading, what it takes, and the files whose ops stand under it.
 SECTIONS = {
@@ -86,11 +86,11 @@ def table():
 
 
 def written():
-    """The README with the table of today."""
-    text = README.read_text()
+    """The page with the table of today."""
+    text = PAGE.read_text()
     before, rest = text.split(BEGIN)
     return before + BEGIN + table() + END + rest.split(END)[1]
 
 
 if __name__ == "__main__":
-    README.write_text(written())
+    PAGE.write_text(written())

@@ -1,4 +1,4 @@
-"""What one number means: the table of the README says what the ops do, and names every argument that has an amount."""
+"""What one number means: the table of the page says what the ops do, and names every argument that has an amount."""
 
 import inspect
 import re
@@ -9,7 +9,7 @@ import pytest
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
-from tests.loaderx.transforms.catalogue import README, exported
+from tests.loaderx.transforms.catalogue import PAGE, exported
 
 # Numbers to try, where a quarter is not one.
 NUMBERS = {"bits": 3, "size": 5, "radius": 3, "quality": 50, "holes": 2}
@@ -24,7 +24,7 @@ REQUIRED = {
 
 def rows():
     """(op, argument, what one number is) of every row of the table."""
-    text = README.read_text().split("\n## One number\n")[1].split("\n## ")[0]
+    text = PAGE.read_text().split("\n## One number\n")[1].split("\n## ")[0]
     for line in text.splitlines():
         if line.startswith("| `"):
             ops, arguments, meaning, _ = line.strip("| ").split(" | ", 3)

@@ -1,12 +1,12 @@
-"""Every transform stands in the table of the README, with its signature of today."""
+"""Every transform stands in the table of the page, with its signature of today."""
 
 import inspect
 
-from tests.loaderx.transforms.catalogue import README, exported, written
+from tests.loaderx.transforms.catalogue import PAGE, exported, written
 
 
 def test_the_table_is_that_of_the_code():
-    assert README.read_text() == written(), "run python -m tests.loaderx.transforms.catalogue"
+    assert PAGE.read_text() == written(), "run python -m tests.loaderx.transforms.catalogue"
 
 
 def test_every_op_says_what_it_does():

@@ -7,11 +7,11 @@ import numpy as np
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
-from tests.docs.markdown import program_of
-from tests.loaderx.transforms.catalogue import README, exported
+from tests.docs.markdown import DOCS, program_of
+from tests.loaderx.transforms.catalogue import exported
 from tests.loaderx.transforms.images import images
 
-PAGE = README.parent / "from_torchvision.md"
+PAGE = DOCS / "from-torchvision.md"
 # The section whose ops are in the newest files: rows of it may come before their op does.
 NEWEST = "Detection, several images, weather and sound"
 

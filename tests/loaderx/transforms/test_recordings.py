@@ -9,7 +9,7 @@ from scipy import stats
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
-from tests.loaderx.transforms.catalogue import README
+from tests.loaderx.transforms.catalogue import PAGE
 from tests.loaderx.transforms.images import Applied, apply
 from tests.loaderx.transforms.waveforms import check_padding, waveforms
 
@@ -130,7 +130,7 @@ def test_files_stay_where_they_are_and_are_pickled_by_their_path(make, dtype, tm
 
 
 def test_the_chain_of_the_readme_runs():
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     exec(text.split("\n## Audio\n")[1].split("```python")[1].split("```")[0], {})
 
 
