@@ -7,8 +7,6 @@ import pytest
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
-from tests.docs.markdown import program_of
-from tests.loaderx.transforms.catalogue import PAGE
 
 HEIGHT, WIDTH = 24, 32
 FORMATS = ("xyxy", "xywh", "cxcywh")
@@ -231,10 +229,3 @@ def test_a_format_for_what_cannot_be_boxes_is_refused():
     with pytest.raises(lx.ArgumentError) as caught:
         batch_of(corners(), T.RandomFlip(), kinds={"bboxes": T.Boxes})
     assert "or Boxes(...)." in str(caught.value)
-
-
-def test_the_code_of_the_page_of_transforms_runs():
-    names = {}
-    exec(program_of(PAGE.read_text()), names)
-    shapes = [array.shape for array in names["batch"].values()]
-    assert repr(tuple(shapes)) in PAGE.read_text()

@@ -9,7 +9,6 @@ from scipy import stats
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
-from tests.loaderx.transforms.catalogue import PAGE
 from tests.loaderx.transforms.images import Applied, apply
 from tests.loaderx.transforms.waveforms import check_padding, waveforms
 
@@ -127,11 +126,6 @@ def test_files_stay_where_they_are_and_are_pickled_by_their_path(make, dtype, tm
     pickled = pickle.dumps(make(source))
     assert len(pickled) < 2000
     np.testing.assert_array_equal(apply(x, pickle.loads(pickled)), wanted)
-
-
-def test_the_chain_of_the_readme_runs():
-    text = PAGE.read_text(encoding="utf-8")
-    exec(text.split("\n## Audio\n")[1].split("```python")[1].split("```")[0], {})
 
 
 def test_any_number_of_threads_gives_the_same():
