@@ -63,6 +63,7 @@ types: $(VENV)/.installed-test
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@! grep -rlE '<(script|link|img)[^>]+(src|href)="https?:' site --include='*.html' # nothing from the network
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks --report

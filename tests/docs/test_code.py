@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from loaderx import cli
-from tests.docs import files, markdown
+from tests.docs import markdown
 from tests.docs.markdown import ROOT, blocks, commands, name_of, pages, program_of
 
 PAGES = {name_of(page): page.read_text(encoding="utf-8") for page in pages()}
@@ -102,14 +102,6 @@ def check_command(words, where):
         assert words[0] in {"cd", "export", "git", "pytest"}, (
             f"{where}: nothing is known of {words[0]!r}"
         )
-
-
-def test_pages_read_only_files_that_exist():
-    for name, text in PAGES.items():
-        program = program_of(text)
-        read = set(re.findall(r"(?:NPDataset|np\.load)\(\"([\w./-]+\.npy)\"", program))
-        made = set(re.findall(r"(?:open_memmap|np\.save)\(\"([\w./-]+)\"", program))
-        assert read - made <= set(files.ARRAYS), f"{name}: add these to tests/docs/files.py"
 
 
 EXAMPLE = """# A title
