@@ -197,7 +197,7 @@ def lines_chart(growth: Results, file: Path) -> None:
     axes = figure.subplots()
     markers = "osD^vP*Xhd<>p8"
     # Ten colours would come twice.
-    axes.set_prop_cycle(color=colormaps["tab20"].colors)
+    axes.set_prop_cycle(color=colormaps["tab20"](range(20)))
     for number, (name, figures) in enumerate(growth["series"].items()):
         own = LIBRARY[name] == LOADERX.library
         axes.plot(
