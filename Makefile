@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 FRAMEWORKS := .venv-frameworks
 # So are torchvision, which needs a release of PyTorch of its own, and Albumentations.
 ORACLES := .venv-oracles
+# The lowest releases of numba, jax and NumPy that pyproject.toml allows.
+LOWEST := .venv-lowest
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 
 # How many processes share the tests: files of tests, so that what one of them compiles is compiled once, but for the
@@ -19,12 +21,13 @@ CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-frameworks test-oracles soak lint types docs bench gallery clean
+.PHONY: help demo test test-long test-lowest test-frameworks test-oracles soak lint types docs bench gallery clean
 
 help:
 	@echo "make demo       train a small Flax model on the digits data set and report accuracy and speed"
 	@echo "make test       run the tests"
 	@echo "make test-long  run the tests that take long, too"
+	@echo "make test-lowest  run the tests with the lowest releases of all dependencies, in an environment of its own"
 	@echo "make test-frameworks  run the tests with PyTorch, in an environment of its own"
 	@echo "make test-oracles  compare ops with torchvision and Albumentations, in an environment of its own"
 	@echo "make soak       try random configurations, exits, kills, forks and signals for half an hour"
@@ -43,6 +46,9 @@ test: $(VENV)/.installed-test
 
 test-long: $(VENV)/.installed-test
 	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder -m "long or not long"
+
+test-lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
 test-frameworks: $(FRAMEWORKS)/.installed
 	$(FRAMEWORKS)/bin/python -m pytest tests/frameworks
@@ -72,7 +78,7 @@ gallery: $(VENV)/.installed-test
 	$(BIN)/python examples/gallery.py docs/pictures --signals
 
 clean:
-	rm -rf $(VENV) $(FRAMEWORKS) $(ORACLES) .peers build dist site *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) $(FRAMEWORKS) $(ORACLES) .peers build dist site *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	find . -type d -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # The stamps make a second run free of installing, and so of the network. One is written only after everything it
@@ -106,6 +112,12 @@ $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
 
 $(VENV)/.installed-docs: pyproject.toml | $(VENV)/.created
 	$(INSTALL) --editable ".[docs]"
+	@touch $@
+
+$(LOWEST)/.installed: pyproject.toml .ci/lowest.py | $(VENV)/.created
+	$(BIN)/python -m venv --clear $(LOWEST)
+	$(BIN)/python .ci/lowest.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --disable-pip-version-check --no-input --editable ".[test]" --constraint $(LOWEST)/constraints.txt
 	@touch $@
 
 $(FRAMEWORKS)/.installed: pyproject.toml | $(VENV)/.created

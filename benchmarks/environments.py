@@ -91,7 +91,14 @@ def interpreter(peer: str) -> Path:
     if not python.exists():
         base = _base_python(installation.python)
         _run([base, "-m", "venv", "--clear", folder], f"could not make {folder}")
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip: list[str | Path] = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
     for packages in installation.packages:
         _run([*pip, *packages], f"could not install {' '.join(packages)}")
     # The worker imports all it needs, and ends with its stdin.

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from benchmarks.harness import Comparison, Contestant, interleave
 from benchmarks.rows import SHAPE, Array, Output, epoch_digest, write_rows
 from loaderx import DataLoader, NPDataset
+from loaderx.iterator import LoaderIterator
 from loaderx.kernels.gathering import copy_rows
 
 ROWS = 100_000
@@ -130,14 +131,14 @@ class WholeLoader:
     """A DataLoader that stays open, as it does in a training loop."""
 
     def __init__(self, image: Path, label: Path, output: Output, stack: ExitStack) -> None:
-        self.loader = DataLoader(
+        self.loader: DataLoader = DataLoader(
             {"image": NPDataset(str(image)), "label": NPDataset(str(label))},
             batch_size=BATCH_SIZE,
             shuffle=True,
             seed=0,
             output=output,
         )
-        self.iterator = stack.enter_context(iter(self.loader))
+        self.iterator: LoaderIterator = stack.enter_context(iter(self.loader))
         self.output = output
 
     def run(self) -> None:

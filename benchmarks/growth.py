@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def growth_of_rows(
             {},
         ),
         contestants,
-        ((count, lambda folder, count=count: sized(count, folder)) for count in rows),
+        ((count, partial(sized, count)) for count in rows),
         measure,
         repeats,
     )
@@ -116,6 +117,9 @@ def growth_of_batch(
     """Rows per second of a shuffled gather in batches of so many rows."""
     with tempfile.TemporaryDirectory(prefix="loaderx-") as files:
         written = write(work, Path(files))
+
+        def batched(size: int, _: Path) -> Workload:
+            return replace(written, batch_size=size)
 
         def measure(entry: Entry, grown: Workload) -> Callable[[], float]:
             if grown.batch_size == sizes[0]:
@@ -135,7 +139,7 @@ def growth_of_batch(
                 {},
             ),
             contestants,
-            ((size, lambda _, size=size: replace(written, batch_size=size)) for size in sizes),
+            ((size, partial(batched, size)) for size in sizes),
             measure,
             repeats,
         )

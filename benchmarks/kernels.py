@@ -27,7 +27,7 @@ SECONDS = 0.4
 ROWS = 1024
 SEED = 7
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 
 
 def run() -> Iterator[Comparison]:
@@ -81,7 +81,7 @@ def normalize(_folder: Path, _stack: ExitStack) -> Comparison:
         return lambda images, out: kernels.normalize(images, MEAN, STD, out, threads=threads)
 
     def expression(images: Array, out: npt.NDArray[np.float32]) -> object:
-        out[...] = (images / np.float32(255) - mean) / std  # type: ignore[operator]
+        out[...] = (images / np.float32(255) - mean) / std
         return out
 
     ways = {
@@ -89,7 +89,7 @@ def normalize(_folder: Path, _stack: ExitStack) -> Comparison:
         "kernels.normalize, threads=1": ours(1),
         "(batch / 255 - mean) / std": expression,
     }
-    expected = expression(batch, outs[0].copy())
+    expected: Any = expression(batch, outs[0].copy())
     for way in ways.values():
         way(batch, outs[0])
         np.testing.assert_allclose(outs[0], expected, rtol=0, atol=1e-5)

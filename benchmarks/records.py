@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from array_record.python.array_record_data_source import ArrayRecordDataSource
@@ -26,7 +27,7 @@ class Workload:
     dtype: str
     shape: tuple[int, ...]
     rows: int
-    compression: str
+    compression: Literal["zstd", "uncompressed"]
 
 
 WORKLOADS = (

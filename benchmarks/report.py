@@ -206,7 +206,7 @@ def overview_chart(results: Results, file: Path) -> None:
     figure = Figure(figsize=(9, 1.5 + 0.46 * len(shown)), layout="constrained")
     axes = figure.subplots()
     axes.axvline(1, color=OWN, linewidth=3, label=LOADERX.name)
-    axes.set_prop_cycle(color=colormaps["tab10"].colors)
+    axes.set_prop_cycle(color=colormaps["tab10"](range(10)))
     for library, marker in zip(PEERS, "osD^vP*Xhd", strict=True):
         places = [
             (1 / advantage(one, name), row)
@@ -261,7 +261,7 @@ def lines_chart(growth: Results, file: Path) -> None:
     axes = figure.subplots()
     markers = "osD^vP*Xhd<>p8"
     # Ten colours would come twice.
-    axes.set_prop_cycle(color=colormaps["tab20"].colors)
+    axes.set_prop_cycle(color=colormaps["tab20"](range(20)))
     for number, (name, figures) in enumerate(growth["series"].items()):
         own = LIBRARY[name] == LOADERX.library
         axes.plot(

@@ -9,9 +9,11 @@ import itertools
 import tempfile
 from pathlib import Path
 
+import jax
 import numpy as np
 import optax
 from flax import nnx
+from numpy.typing import NDArray
 
 import loaderx as lx
 from loaderx.transforms import (
@@ -23,11 +25,13 @@ from loaderx.transforms import (
     SkeletonScale,
 )
 
+Batch = dict[str, jax.Array]
+
 CHANNELS, FRAMES, JOINTS, PERSONS = SHAPE = (3, 300, 25, 2)
 SPINE, HANDS, FEET = 1, (7, 11), (15, 19)
 
 
-def make_skeletons(rows, seed=0):
+def make_skeletons(rows: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     """Sequences, and whether a foot moves in them; the second person is absent in half of them."""
     random = np.random.default_rng(seed)
     data = random.normal(size=(CHANNELS, 1, JOINTS, 1)) + 0.1 * random.normal(size=(rows, *SHAPE))
@@ -42,17 +46,17 @@ def make_skeletons(rows, seed=0):
 class Model(nnx.Module):
     """How far each joint of the first person moves, and a dense layer on that."""
 
-    def __init__(self, rngs):
+    def __init__(self, rngs: nnx.Rngs) -> None:
         self.logits = nnx.Linear(CHANNELS * JOINTS, 2, rngs=rngs)
 
-    def __call__(self, skeletons):
+    def __call__(self, skeletons: jax.Array) -> jax.Array:
         movement = skeletons[..., 0].std(axis=2)
         return self.logits(movement.reshape(len(movement), -1))
 
 
 @nnx.jit
-def train_step(model, optimizer, batch):
-    def loss_fn(model):
+def train_step(model: Model, optimizer: nnx.Optimizer[Model], batch: Batch) -> jax.Array:
+    def loss_fn(model: Model) -> jax.Array:
         logits = model(batch["data"])
         return optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"]).mean()
 
@@ -62,11 +66,11 @@ def train_step(model, optimizer, batch):
 
 
 @nnx.jit
-def count_correct(model, batch):
+def count_correct(model: Model, batch: Batch) -> jax.Array:
     return (model(batch["data"]).argmax(axis=1) == batch["label"]).sum()
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=160, help="how many sequences are made")
     parser.add_argument("--batch-size", type=int, default=16)

@@ -28,10 +28,13 @@ parser.add_argument(
 )
 options = parser.parse_args()
 
+Batch = dict[str, jax.Array]
+Optimizer = nnx.Optimizer[nnx.Sequential]
+
 
 @nnx.jit
-def train_step(model, optimizer, batch):
-    def loss_fn(model):
+def train_step(model: nnx.Sequential, optimizer: Optimizer, batch: Batch) -> jax.Array:
+    def loss_fn(model: nnx.Sequential) -> jax.Array:
         logits = model(batch["image"].reshape(-1, 64))
         return optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"]).mean()
 
@@ -40,7 +43,7 @@ def train_step(model, optimizer, batch):
     return loss
 
 
-def digest(model, optimizer):
+def digest(model: nnx.Sequential, optimizer: Optimizer) -> str:
     """Some letters that are others if a single bit is."""
     leaves = jax.tree.leaves(nnx.state((model, optimizer)))
     return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()[:16]

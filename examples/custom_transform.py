@@ -9,15 +9,18 @@ With the variable set, functions like those below run in plain Python also insid
 import argparse
 import contextlib
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import loaderx as lx
 from loaderx.transforms import Maybe, Normalize, OneOf, RandomFlip
 
 
 @lx.transform
-def vignette(x, rng, strength):
+def vignette(x: Any, rng: Any, strength: float) -> None:
     """Darker towards the corners, by up to `strength`; in place, on one sample of (height, width, channels)."""
     height, width, channels = x.shape
     amount = np.float32(rng.uniform(0.0, strength))
@@ -30,13 +33,13 @@ def vignette(x, rng, strength):
                 x[i, j, c] *= factor
 
 
-def bins_of(_, bins):
+def bins_of(_: lx.Spec, bins: int) -> lx.Spec:
     """What `histogram` makes of a sample of any spec."""
     return lx.Spec((bins,), "float32")
 
 
 @lx.transform(out=bins_of)
-def histogram(x, out, bins):
+def histogram(x: Any, out: Any, bins: int) -> None:
     """The share of values in each of `bins` parts of 0 to 1: another shape, so it fills `out` and says what that is."""
     out[:] = 0
     for i in range(x.shape[0]):
@@ -47,7 +50,7 @@ def histogram(x, out, bins):
 
 
 @lx.transform
-def off_by_one(x):
+def off_by_one(x: Any) -> None:
     """A mistake to find: making a loader refuses it, and plain Python shows the line."""
     for i in range(x.shape[0]):
         x[i, 0, 0] += x[i + 1, 0, 0]
@@ -56,15 +59,15 @@ def off_by_one(x):
 class Always:
     """Stands in for `rng`: draws the same share of every range, so that one can say what must come out."""
 
-    def __init__(self, share):
+    def __init__(self, share: float) -> None:
         self.share = share
 
-    def uniform(self, low, high):
+    def uniform(self, low: float, high: float) -> float:
         return low + self.share * (high - low)
 
 
 @contextlib.contextmanager
-def debugging():
+def debugging() -> Iterator[None]:
     """LOADERX_DEBUG=1 for the pipelines and loaders that are made inside."""
     before = os.environ.get("LOADERX_DEBUG")
     os.environ["LOADERX_DEBUG"] = "1"
@@ -77,7 +80,7 @@ def debugging():
             os.environ["LOADERX_DEBUG"] = before
 
 
-def difference_of_compiled_and_plain(op, images):
+def difference_of_compiled_and_plain(op: Any, images: NDArray[np.float32]) -> float:
     """What a test of a transform asserts to be next to nothing: the draws are the same, and so must be the results."""
     compiled = lx.pipeline([op], seed=1)(images)
     with debugging():
@@ -85,7 +88,7 @@ def difference_of_compiled_and_plain(op, images):
     return float(np.abs(compiled - plain).max())
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=256)
     options = parser.parse_args()

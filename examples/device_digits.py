@@ -1,5 +1,7 @@
 """Train a Flax model on data that lies on the device: an epoch is one compiled program, and it is compiled once."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,11 +11,14 @@ from sklearn.datasets import load_digits
 
 from loaderx import DeviceLoader
 from loaderx.on_device import transforms
+from loaderx.on_device.loader import DeviceState
+
+Batch = dict[str, jax.Array]
 
 EPOCHS = 10
 
 
-def add_noise(batch, key):
+def add_noise(batch: Batch, key: jax.Array) -> Batch:
     """A transform of one's own: a function of a batch and a key, which is another one at every step."""
     noise = 0.1 * jax.random.normal(key, batch["image"].shape)
     return {**batch, "image": batch["image"] + noise}
@@ -39,25 +44,28 @@ optimizer = nnx.Optimizer(model, optax.adamw(2e-3), wrt=nnx.Param)
 structure, parameters = nnx.split((model, optimizer))
 
 
-def loss_fn(model, batch):
+def loss_fn(model: nnx.Sequential, batch: Batch) -> jax.Array:
     logits = model(batch["image"].reshape(-1, 64))
-    return optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"]).mean()
+    losses: jax.Array = optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"])
+    return losses.mean()
 
 
-def update(parameters, batch):
+def update(parameters: Any, batch: Batch) -> tuple[Any, jax.Array]:
     model, optimizer = nnx.merge(structure, parameters)
     loss, gradients = nnx.value_and_grad(loss_fn)(model, batch)
     optimizer.update(model, gradients)
     return nnx.state((model, optimizer)), loss
 
 
-def log(epoch, loss):
+def log(epoch: jax.Array, loss: jax.Array) -> None:
     """Called on the host while the compiled program runs."""
     print(f"  from within: epoch {epoch} ended with a loss of {loss:.3f}")
 
 
 @jax.jit
-def train_epoch(parameters, state, data):
+def train_epoch(
+    parameters: Any, state: DeviceState, data: Batch
+) -> tuple[Any, DeviceState, jax.Array]:
     epoch = state.epoch
     parameters, state, losses = loader.scan_epoch(update, parameters, state, data=data)
     jax.debug.callback(log, epoch, losses[-1])
@@ -65,7 +73,7 @@ def train_epoch(parameters, state, data):
 
 
 @jax.jit
-def accuracy(parameters, data):
+def accuracy(parameters: Any, data: Batch) -> jax.Array:
     model, _ = nnx.merge(structure, parameters)
     images = (data["image"] - 0.3) / 0.4
     return jnp.mean(model(images.reshape(-1, 64)).argmax(axis=1) == data["label"])
@@ -77,4 +85,5 @@ for epoch in range(EPOCHS):
     share = accuracy(parameters, held_out)
     print(f"epoch {epoch}: loss {loss:.3f}, held-out accuracy {share:.1%}")
 jax.effects_barrier()
-print(f"compiled {train_epoch._cache_size()} time(s) for {EPOCHS} epochs")
+programs = train_epoch._cache_size()  # type: ignore[attr-defined]  # JAX does not declare it
+print(f"compiled {programs} time(s) for {EPOCHS} epochs")

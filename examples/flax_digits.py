@@ -5,7 +5,9 @@ A place to start from: put your own two .npy files in place of the digits.
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 import optax
 from flax import nnx
@@ -13,33 +15,40 @@ from sklearn.datasets import load_digits
 
 from loaderx import DataLoader, Dataset
 
+Batch = dict[str, jax.Array]
 
-def loss_fn(model, batch):
+
+def loss_fn(model: nnx.Sequential, batch: Batch) -> tuple[jax.Array, jax.Array]:
     logits = model(batch["data"])
     loss = optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"]).mean()
     return loss, logits
 
 
 @nnx.jit
-def train_step(model, optimizer, metrics, batch):
+def train_step(
+    model: nnx.Sequential,
+    optimizer: nnx.Optimizer[nnx.Sequential],
+    metrics: nnx.MultiMetric,
+    batch: Batch,
+) -> None:
     (loss, logits), gradients = nnx.value_and_grad(loss_fn, has_aux=True)(model, batch)
     metrics.update(loss=loss, logits=logits, labels=batch["label"])
     optimizer.update(model, gradients)
 
 
 @nnx.jit
-def validation_step(model, metrics, batch):
+def validation_step(model: nnx.Sequential, metrics: nnx.MultiMetric, batch: Batch) -> None:
     loss, logits = loss_fn(model, batch)
     metrics.update(loss=loss, logits=logits, labels=batch["label"])
 
 
-def report(name, step, metrics):
+def report(name: str, step: int, metrics: nnx.MultiMetric) -> None:
     values = metrics.compute()
     print(f"step {step} {name}: loss {values['loss']:.3f}, accuracy {values['accuracy']:.1%}")
     metrics.reset()
 
 
-def scale(batch):
+def scale(batch: dict[str, Any]) -> dict[str, Any]:
     """Runs in the background on the finished batch, a dict of NumPy arrays."""
     return {"data": batch["data"].reshape(-1, 64) / np.float32(16), "label": batch["label"]}
 

@@ -8,6 +8,7 @@ import argparse
 import importlib.util
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +16,19 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import loaderx as lx
+from loaderx.on_device.loader import DeviceState
+
+Arrays = dict[str, Any]
+Totals = tuple[jax.Array, jax.Array]
 
 
-def update(total, batch, mask):
+def update(total: jax.Array, batch: dict[str, jax.Array], mask: jax.Array) -> Totals:
     """Stands for a training step: adds up the ink of an epoch, and gives the images of the batch that count."""
     images = jnp.where(mask[:, None, None], batch["image"], 0)
     return total + jnp.sum(images, dtype=jnp.int32), images
 
 
-def with_cyreal(data, batch_size, ordering):
+def with_cyreal(data: Arrays, batch_size: int, ordering: str) -> Totals:
     """A source, transforms, and a loader whose state goes in and out."""
     from cyreal.loader import DataLoader
     from cyreal.sources import ArraySource  # called ArraySampleSource at first
@@ -34,7 +39,7 @@ def with_cyreal(data, batch_size, ordering):
     state = loader.init_state(jax.random.key(0))
 
     @jax.jit
-    def train_epoch(total, state):
+    def train_epoch(total: jax.Array, state: Any) -> Any:
         state, total, images = loader.scan_epoch(state, total, update)
         return total, state, images
 
@@ -42,23 +47,23 @@ def with_cyreal(data, batch_size, ordering):
     return total, images
 
 
-def log(epoch, total):
+def log(epoch: jax.Array, total: jax.Array) -> None:
     """What a HostCallbackTransform was for: any function of the host, called by the compiled program."""
     print(f"  from within: {total} of ink in epoch {epoch}")
 
 
-def with_loaderx(data, batch_size, shuffle):
+def with_loaderx(data: Arrays, batch_size: int, shuffle: bool) -> Totals:
     """The mask is a field of the batch, and the data an argument of the jitted function, not a constant of it.
 
     Cyreal's default, a last batch that goes on into the next epoch, is remainder="straddle", the default here too.
     """
     loader = lx.DeviceLoader(data, batch_size=batch_size, shuffle=shuffle, remainder="pad")
 
-    def body(total, batch):
+    def body(total: jax.Array, batch: dict[str, jax.Array]) -> Totals:
         return update(total, batch, batch["mask"])
 
     @jax.jit
-    def train_epoch(total, state, data):
+    def train_epoch(total: jax.Array, state: DeviceState, data: Arrays) -> Any:
         epoch = state.epoch
         total, state, images = loader.scan_epoch(body, total, state, data=data)
         jax.debug.callback(log, epoch, total)
@@ -69,7 +74,7 @@ def with_loaderx(data, batch_size, shuffle):
     return total, images
 
 
-def from_disk(data, batch_size, folder):
+def from_disk(data: Arrays, batch_size: int, folder: Path) -> Totals:
     """In place of make_disk_source: mapped files, a loop that is compiled, threads that keep batches ready."""
     for name, array in data.items():
         np.save(folder / f"{name}.npy", array)
@@ -78,8 +83,8 @@ def from_disk(data, batch_size, folder):
     with lx.DataLoader(fields, batch_size=batch_size).as_callback() as stream:
 
         @jax.jit
-        def ten_steps(total):
-            def body(total, _):
+        def ten_steps(total: jax.Array) -> Totals:
+            def body(total: jax.Array, _: None) -> Totals:
                 return update(total, stream(), jnp.ones(batch_size, bool))
 
             return jax.lax.scan(body, total, length=10)
@@ -88,7 +93,7 @@ def from_disk(data, batch_size, folder):
     return total, images
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--batch-size", type=int, default=128)

@@ -7,33 +7,38 @@ shuffling they give the same batches.
 import argparse
 import importlib.util
 import itertools
+from collections.abc import Sequence
+from typing import Any
 
+import jax
 import numpy as np
 
 import loaderx as lx
 from loaderx.transforms import ToFloat
 
+Row = dict[str, Any]
+
 
 class Source:
     """What grain.RandomAccessDataSource asks for. loaderx takes it as it is."""
 
-    def __init__(self, rows):
+    def __init__(self, rows: int) -> None:
         self.rows = rows
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.rows
 
-    def __getitem__(self, row):
+    def __getitem__(self, row: int) -> Row:
         image = np.full((32, 32, 3), row % 255, np.uint8)
         return {"image": image, "label": np.int32(row % 10)}
 
 
-def with_grain(source, batch_size, shuffle, epochs):
+def with_grain(source: Source, batch_size: int, shuffle: bool, epochs: int) -> Any:
     """DataSource + Sampler + Operations."""
     import grain.python as grain
 
-    class ImageToFloat(grain.MapTransform):
-        def map(self, element):
+    class ImageToFloat(grain.MapTransform):  # type: ignore[misc, unused-ignore]
+        def map(self, element: Row) -> Row:
             image = element["image"].astype(np.float32) / np.float32(255)
             return {**element, "image": image}
 
@@ -51,7 +56,13 @@ def with_grain(source, batch_size, shuffle, epochs):
     )
 
 
-def with_loaderx(source, batch_size, shuffle, epochs, operations=()):
+def with_loaderx(
+    source: Source | Row,
+    batch_size: int,
+    shuffle: bool,
+    epochs: int | None,
+    operations: Sequence[Any] = (),
+) -> lx.DataLoader[dict[str, jax.Array]]:
     """The sampler and the batching are options, and the operations are compiled; threads do what workers did."""
     return lx.DataLoader(
         source,
@@ -65,7 +76,7 @@ def with_loaderx(source, batch_size, shuffle, epochs, operations=()):
 
 
 @lx.transform
-def random_scale(x, rng, low, high):
+def random_scale(x: Any, rng: Any, low: float, high: float) -> None:
     """A grain.RandomMapTransform; `rng` is that of the sample, as there."""
     factor = np.float32(rng.uniform(low, high))
     for i in range(x.shape[0]):
@@ -74,19 +85,19 @@ def random_scale(x, rng, low, high):
                 x[i, j, c] *= factor
 
 
-def arrays_of(source):
+def arrays_of(source: Source) -> Row:
     """Better than rows of Python: whole arrays, or .npy or ArrayRecord files, which are read by compiled code."""
     rows = [source[row] for row in range(len(source))]
     return {name: np.stack([row[name] for row in rows]) for name in ("image", "label")}
 
 
-def equal(ours, theirs, tolerance=0.0):
+def equal(ours: Row, theirs: Row, tolerance: float = 0.0) -> bool:
     """ToFloat multiplies by 1/255, so its last bit is not always that of a division by 255."""
     close = np.allclose(ours["image"], theirs["image"], rtol=tolerance, atol=0)
     return close and np.array_equal(ours["label"], theirs["label"])
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--batch-size", type=int, default=64)

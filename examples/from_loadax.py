@@ -6,13 +6,18 @@ the rows and says what happens to them. The Loadax half runs where Loadax is ins
 
 import argparse
 import importlib.util
+from typing import Any
 
+import jax
 import numpy as np
+from numpy.typing import NDArray
 
 import loaderx as lx
 
+Numbers = NDArray[np.int32]
 
-def with_loadax(numbers, batch_size):
+
+def with_loadax(numbers: list[int], batch_size: int) -> list[jax.Array]:
     """Items of a list times two, one pass in their order, as jax.Arrays."""
     import jax.numpy as jnp
     from loadax import Batcher, DataloaderBuilder, InMemoryDataset, MappedDataset
@@ -23,12 +28,12 @@ def with_loadax(numbers, batch_size):
 
 
 @lx.transform
-def double(x):
+def double(x: Any) -> None:
     """MappedDataset's function, compiled; a number is an array of one element."""
     x[0] *= 2
 
 
-def with_loaderx(numbers, batch_size, **options):
+def with_loaderx(numbers: list[int], batch_size: int, **options: Any) -> list[jax.Array]:
     """The same; a batcher is not needed, because rows are written where the batch will be."""
     loader = lx.DataLoader(
         numbers,
@@ -43,12 +48,12 @@ def with_loaderx(numbers, batch_size, **options):
     return list(loader)
 
 
-def with_a_batcher(numbers, batch_size):
+def with_a_batcher(numbers: list[int], batch_size: int) -> list[jax.Array]:
     """A batcher that computes something from a batch is the `transform` of a loader: here the sum of its items."""
     return with_loaderx(numbers, batch_size, transform=lambda batch: batch.sum(keepdims=True))
 
 
-def two_walks(numbers, batch_size):
+def two_walks(numbers: list[int], batch_size: int) -> tuple[Numbers, Numbers]:
     """A loader is a definition in both libraries: every `iter` walks on its own."""
     loader = lx.DataLoader(numbers, batch_size=batch_size, shuffle=False)
     with iter(loader) as fast, iter(loader) as slow:
@@ -56,14 +61,14 @@ def two_walks(numbers, batch_size):
         return np.asarray(next(fast)), np.asarray(next(slow))
 
 
-def shuffled(numbers, batch_size, seed):
+def shuffled(numbers: list[int], batch_size: int, seed: int) -> tuple[Numbers, Numbers]:
     """ShuffledDataset(dataset, key) has one order; here every epoch has another, and `seed` says which ones."""
     loader = lx.DataLoader(numbers, batch_size=batch_size, seed=seed, num_epochs=2, output="numpy")
     rows = np.concatenate(list(loader))
     return rows[: len(numbers)], rows[len(numbers) :]
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--items", type=int, default=10, help="how many numbers there are")
     parser.add_argument("--batch-size", type=int, default=4)

@@ -6,9 +6,13 @@ The torch half runs where PyTorch is installed. Without shuffling both give the 
 import argparse
 import importlib.util
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 import loaderx as lx
@@ -20,30 +24,30 @@ MEAN, STD = 0.3, 0.4
 class Digits:
     """A map-style torch Dataset: it needs nothing of torch, so loaderx takes it too."""
 
-    def __init__(self, images, labels):
+    def __init__(self, images: NDArray[np.uint8], labels: NDArray[np.int32]) -> None:
         self.images, self.labels = images, labels
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, row):
+    def __getitem__(self, row: int) -> tuple[NDArray[np.float32], np.int32]:
         image = self.images[row].astype(np.float32) / np.float32(255)
         return (image - np.float32(MEAN)) / np.float32(STD), self.labels[row]
 
 
-def with_torch(dataset, batch_size):
+def with_torch(dataset: Any, batch_size: int) -> Any:
     """Batches of tensors, made of rows that Python objects give one by one."""
     from torch.utils.data import DataLoader
 
     return DataLoader(dataset, batch_size=batch_size, shuffle=False, num_workers=0)
 
 
-def with_the_same_dataset(dataset, batch_size):
+def with_the_same_dataset(dataset: Digits, batch_size: int) -> lx.DataLoader:
     """The first step: nothing changes but the loader. Rows are still made in Python, under the GIL."""
     return lx.DataLoader(dataset, batch_size=batch_size, shuffle=False, num_epochs=1)
 
 
-def with_compiled_ops(folder, batch_size):
+def with_compiled_ops(folder: Path, batch_size: int) -> lx.DataLoader[tuple[jax.Array, ...]]:
     """The second step: the data is in files, and what __getitem__ did is compiled."""
     return lx.DataLoader(
         (lx.NPDataset(folder / "images.npy"), lx.NPDataset(folder / "labels.npy")),
@@ -54,7 +58,7 @@ def with_compiled_ops(folder, batch_size):
     )
 
 
-def for_training(folder, batch_size):
+def for_training(folder: Path, batch_size: int) -> lx.DataLoader[dict[str, jax.Array]]:
     """The third: shuffle=True, a RandomCrop of torchvision and a WeightedRandomSampler; endless, so `islice` it."""
     labels = np.load(folder / "labels.npy")
     return lx.DataLoader(
@@ -66,14 +70,14 @@ def for_training(folder, batch_size):
     )
 
 
-def difference(left, right):
+def difference(left: Iterable[Any], right: Iterable[Any]) -> float:
     """The largest difference of images, once all labels are equal."""
     pairs = list(zip(left, right, strict=True))
     assert all(np.array_equal(a[1], b[1]) for a, b in pairs)
     return max(float(np.abs(np.asarray(a[0]) - np.asarray(b[0])).max()) for a, b in pairs)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=500)
     parser.add_argument("--batch-size", type=int, default=64)

@@ -99,7 +99,8 @@ def shown(result: np.ndarray) -> np.ndarray:
     """As uint8; what is normalised has a mean of 0 and a deviation of 1."""
     if result.dtype == np.uint8:
         return result
-    return np.clip(128 + 50 * result, 0, 255).astype(np.uint8)
+    grey: np.ndarray = np.clip(128 + 50 * result, 0, 255)
+    return grey.astype(np.uint8)
 
 
 def families(size: int) -> dict[str, list[Op]]:

@@ -28,8 +28,10 @@ STEPS = 20
 CHECKPOINT = 10
 PATIENCE = 120  # seconds
 
+Arrays = dict[str, jax.Array]
 
-def new_parameters():
+
+def new_parameters() -> Arrays:
     first, second = jax.random.split(jax.random.key(0))
     return {
         "hidden": jax.random.normal(first, (64, 128)) / 8,
@@ -37,7 +39,7 @@ def new_parameters():
     }
 
 
-def mean_loss(parameters, batch):
+def mean_loss(parameters: Arrays, batch: Arrays) -> jax.Array:
     images = batch["data"].reshape(len(batch["label"]), -1)
     hidden = jax.nn.relu(images @ parameters["hidden"])
     scores = jax.nn.log_softmax(hidden @ parameters["classes"])
@@ -45,13 +47,13 @@ def mean_loss(parameters, batch):
 
 
 @jax.jit
-def train_step(parameters, batch):
+def train_step(parameters: Arrays, batch: Arrays) -> tuple[Arrays, jax.Array]:
     """The batch lies on the devices of all processes, so JAX adds up the gradients of all."""
     loss, gradients = jax.value_and_grad(mean_loss)(parameters, batch)
     return jax.tree.map(lambda p, g: p - 0.3 * g, parameters, gradients), loss
 
 
-def train(folder, resume):
+def train(folder: Path, resume: bool) -> None:
     """What every host does: from the start or the checkpoint to the last step."""
     mesh = jax.make_mesh((jax.device_count(),), ("data",))
     loader = DataLoader(
@@ -81,7 +83,7 @@ def train(folder, resume):
         (folder / "report.json").write_text(json.dumps(report))
 
 
-def join_and_train(port, processes, process, folder, resume):
+def join_and_train(port: str, processes: str, process: str, folder: str, resume: str) -> None:
     address = f"127.0.0.1:{port}"
     jax.distributed.initialize(
         address, int(processes), int(process), coordinator_bind_address=address
@@ -89,7 +91,7 @@ def join_and_train(port, processes, process, folder, resume):
     train(Path(folder), resume == "resume")
 
 
-def launch(folder, processes, devices, *, resume=False):
+def launch(folder: Path, processes: int, devices: int, *, resume: bool = False) -> dict[int, float]:
     """Start this program once for every host, wait for all of them, and tell what they did."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -127,7 +129,7 @@ def launch(folder, processes, devices, *, resume=False):
     return losses
 
 
-def main(processes=2, devices=2):
+def main(processes: int = 2, devices: int = 2) -> None:
     from sklearn.datasets import load_digits
 
     with tempfile.TemporaryDirectory() as name:

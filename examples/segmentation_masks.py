@@ -6,12 +6,18 @@ The images are made up: discs and rectangles on a noisy ground, whose masks and 
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import loaderx as lx
 from loaderx.transforms import ColorJitter, RandomCrop, RandomFlip, Rotate
+
+Array = NDArray[Any]
+Batch = dict[str, Array]
 
 SIZE, SHAPES = 96, 3
 GROUND, DISC, RECTANGLE = range(3)
@@ -19,7 +25,7 @@ GROUND, DISC, RECTANGLE = range(3)
 COLOURS = np.array([[60, 60, 60], [230, 60, 60], [60, 60, 230]])
 
 
-def make_scenes(rows, seed=0):
+def make_scenes(rows: int, seed: int = 0) -> tuple[Array, Array, Array]:
     """Images, masks of classes, and boxes (left, top, right, bottom) around the shapes; rows of zeros are no box."""
     random = np.random.default_rng(seed)
     masks = np.full((rows, SIZE, SIZE), GROUND, np.uint8)
@@ -40,7 +46,7 @@ def make_scenes(rows, seed=0):
     return images.astype(np.uint8), masks[..., np.newaxis], boxes
 
 
-def loader_of(scenes, batch_size):
+def loader_of(scenes: tuple[Array, Array, Array], batch_size: int) -> lx.DataLoader[Batch]:
     images, masks, boxes = scenes
     return lx.DataLoader(
         {"image": images, "mask": masks, "boxes": boxes},
@@ -56,14 +62,14 @@ def loader_of(scenes, batch_size):
     )
 
 
-def agreement(image, mask):
+def agreement(image: Array, mask: Array) -> float:
     """The share of pixels whose colour is that of their class in the mask."""
     red, green, blue = np.moveaxis(image.astype(int), -1, 0)
     classes = np.select([red - green > 40, blue - green > 40], [DISC, RECTANGLE], GROUND)
     return float((classes == mask[..., 0]).mean())
 
 
-def share_in_boxes(batch):
+def share_in_boxes(batch: Batch) -> float:
     """The share of the pixels of all shapes that lie in one of the boxes that are valid."""
     found = total = 0
     for mask, boxes, valid in zip(batch["mask"], batch["boxes"], batch["boxes_valid"], strict=True):
@@ -75,7 +81,7 @@ def share_in_boxes(batch):
     return found / total
 
 
-def save_sheet(path, batches):
+def save_sheet(path: Path, batches: Sequence[Batch]) -> None:
     """Images in one row and masks in the next, with the boxes drawn on both."""
     from PIL import Image, ImageDraw
 
@@ -92,7 +98,7 @@ def save_sheet(path, batches):
     sheet.save(path)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--batch-size", type=int, default=16)

@@ -16,11 +16,13 @@ import optax
 from flax import nnx
 
 import loaderx as lx
+from loaderx.iterator import LoaderIterator
 
+Batch = dict[str, jax.Array]
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "in", "warm", "rain"]
 
 
-def write_tokens(path, words, seed=0):
+def write_tokens(path: Path, words: int, seed: int = 0) -> list[str]:
     """A text of random words as a raw file of uint16, and its characters."""
     text = " ".join(np.random.default_rng(seed).choice(WORDS, words))
     characters = sorted(set(text))
@@ -32,22 +34,24 @@ def write_tokens(path, words, seed=0):
 class CharacterModel(nnx.Module):
     """One block of a transformer: attention of two heads, and two dense layers behind it."""
 
-    def __init__(self, characters, length, width, rngs):
+    def __init__(self, characters: int, length: int, width: int, rngs: nnx.Rngs) -> None:
         self.token = nnx.Embed(characters, width, rngs=rngs)
         self.place = nnx.Embed(length, width, rngs=rngs)
         self.attention = nnx.MultiHeadAttention(2, width, decode=False, rngs=rngs)
         self.hidden = nnx.Linear(width, 4 * width, rngs=rngs)
         self.logits = nnx.Linear(4 * width, characters, rngs=rngs)
 
-    def __call__(self, tokens):
+    def __call__(self, tokens: jax.Array) -> jax.Array:
         x = self.token(tokens) + self.place(jnp.arange(tokens.shape[1]))
         x = x + self.attention(x, mask=nnx.make_causal_mask(tokens))
         return self.logits(nnx.relu(self.hidden(x)))
 
 
 @nnx.jit
-def train_step(model, optimizer, batch):
-    def loss_fn(model):
+def train_step(
+    model: CharacterModel, optimizer: nnx.Optimizer[CharacterModel], batch: Batch
+) -> jax.Array:
+    def loss_fn(model: CharacterModel) -> jax.Array:
         logits = model(batch["inputs"])
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["targets"])
         return losses.mean()
@@ -57,7 +61,12 @@ def train_step(model, optimizer, batch):
     return loss
 
 
-def train(model, optimizer, batches, steps):
+def train(
+    model: CharacterModel,
+    optimizer: nnx.Optimizer[CharacterModel],
+    batches: LoaderIterator[Batch],
+    steps: int,
+) -> list[float]:
     """The losses of all steps up to `steps`."""
     losses = []
     while batches.step < steps:
@@ -65,7 +74,7 @@ def train(model, optimizer, batches, steps):
     return losses
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--words", type=int, default=20_000, help="how long the text is")
     parser.add_argument("--length", type=int, default=32, help="tokens in a window")

@@ -22,9 +22,10 @@ import warnings
 import weakref
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Generic, Literal, NoReturn, Self
 
 from . import shutdown
+from .batch_types import Batch_co
 from .builder import BatchBuilder
 from .errors import ArgumentError, ClosedError, StateError
 from .order import Order
@@ -78,7 +79,7 @@ class Stats:
         return "loader" if self.waiting_share > 0.1 else "consumer"
 
 
-class LoaderIterator:
+class LoaderIterator(Generic[Batch_co]):
     """Batches in order, built ahead by worker threads of its own. Made by `iter(loader)`.
 
     Several threads may share one iterator: each batch goes to exactly one of them.
@@ -142,7 +143,7 @@ class LoaderIterator:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Batch_co:
         began = time.perf_counter()
         own = self._own_turn()
         try:
@@ -175,7 +176,7 @@ class LoaderIterator:
                 del self._turn["thread"]
             raise
 
-    def _await_first(self, began: float) -> tuple[Any, tuple[int, int]]:
+    def _await_first(self, began: float) -> tuple[Batch_co, tuple[int, int]]:
         """Wait for the first of the batches under way; return it, and what is consumed with it."""
         if not self._pending:
             self._schedule()
@@ -208,7 +209,7 @@ class LoaderIterator:
         batch, task.batch = task.batch, None  # a worker may still hold the task
         return batch, (task.span.following, task.step + 1)
 
-    def _build_inline(self, began: float) -> tuple[Any, tuple[int, int]]:
+    def _build_inline(self, began: float) -> tuple[Batch_co, tuple[int, int]]:
         """Build the next batch in the consumer's thread; return it, and what is consumed with it."""
         position, step = self._consumed
         span = self._span(position, step)

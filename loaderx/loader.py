@@ -5,11 +5,24 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .batch_types import (
+    Array,
+    Batch_co,
+    CommonOptions,
+    Fields,
+    HookOptions,
+    Labels,
+    Options,
+    Single,
+    SingleOptions,
+    Unknown,
+    Untyped,
+)
 from .builder import MASK, MASK_SPEC, BatchBuilder, with_mask
 from .compiler.chain import Chain
 from .compiler.entries import chains
@@ -32,12 +45,19 @@ from .transforms.kinds import Kind
 from .written import Written
 
 if TYPE_CHECKING:
+    import jax
+    import torch
     from jax.sharding import Sharding
 
     from .on_device.callback import Stream
+    from .output.dlpack import DLPackArray
+
+T = TypeVar("T")
+# For these, batches are converted after a `transform`.
+OtherOutput: TypeAlias = Literal["jax", "torch", "dlpack"] | Callable[[Any], Any]
 
 
-class DataLoader(Written):
+class DataLoader(Written, Generic[Batch_co]):
     """Batches of rows: endless, shuffled anew in every epoch, the same for the same seed, resumable at any step.
 
     dataset     a source, an array, or a dict or tuple of these; batches have the same structure
@@ -58,6 +78,89 @@ class DataLoader(Written):
                 a dict with one for each field; `batch_size` is then that of all processes together
     """
 
+    # What batches are, by the structure of the data set and the output: a table for type checkers. `Any` is for what
+    # only the data tells, such as the fields of an ARDataset, and for what a `transform` returns.
+    # fmt: off
+    @overload
+    def __init__(self: "DataLoader[Any]", dataset: Untyped, labelset: None = ..., *,
+                 output: Output = ..., **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[dict[str, jax.Array]]", dataset: Fields, labelset: None = ..., *,
+                 output: Literal["jax"] = ..., **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[dict[str, Array]]", dataset: Fields, labelset: None = ..., *,
+                 output: Literal["numpy"], **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[dict[str, torch.Tensor]]", dataset: Fields, labelset: None = ..., *,
+                 output: Literal["torch"], **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[dict[str, DLPackArray]]", dataset: Fields, labelset: None = ..., *,
+                 output: Literal["dlpack"], **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[dict[str, T]]", dataset: Fields, labelset: None = ..., *,
+                 output: Callable[[Array], T], **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[dict[str, jax.Array]]", dataset: Any, labelset: "Labels", *,
+                 output: Literal["jax"] = ..., **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[dict[str, Array]]", dataset: Any, labelset: "Labels", *,
+                 output: Literal["numpy"], **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[dict[str, torch.Tensor]]", dataset: Any, labelset: "Labels", *,
+                 output: Literal["torch"], **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[dict[str, DLPackArray]]", dataset: Any, labelset: "Labels", *,
+                 output: Literal["dlpack"], **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[dict[str, T]]", dataset: Any, labelset: "Labels", *,
+                 output: Callable[[Array], T], **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[tuple[jax.Array, ...]]", dataset: tuple[Any, ...], labelset: None = ..., *,
+                 output: Literal["jax"] = ..., **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[tuple[Array, ...]]", dataset: tuple[Any, ...], labelset: None = ..., *,
+                 output: Literal["numpy"], **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[tuple[torch.Tensor, ...]]", dataset: tuple[Any, ...], labelset: None = ..., *,
+                 output: Literal["torch"], **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[tuple[DLPackArray, ...]]", dataset: tuple[Any, ...], labelset: None = ..., *,
+                 output: Literal["dlpack"], **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[tuple[T, ...]]", dataset: tuple[Any, ...], labelset: None = ..., *,
+                 output: Callable[[Array], T], **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[jax.Array]", dataset: "Single", labelset: None = ..., *,
+                 output: Literal["jax"] = ..., **options: Unpack[SingleOptions]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[Array]", dataset: "Single", labelset: None = ..., *,
+                 output: Literal["numpy"], **options: Unpack[SingleOptions]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[torch.Tensor]", dataset: "Single", labelset: None = ..., *,
+                 output: Literal["torch"], **options: Unpack[SingleOptions]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[DLPackArray]", dataset: "Single", labelset: None = ..., *,
+                 output: Literal["dlpack"], **options: Unpack[SingleOptions]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[T]", dataset: "Single", labelset: None = ..., *,
+                 output: Callable[[Array], T], **options: Unpack[SingleOptions]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[Any]", dataset: "Single", labelset: None = ..., *, remainder: Literal["pad"],
+                 output: Output = ..., transforms: Any = ..., **options: Unpack[CommonOptions]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[Any]", dataset: "Single", labelset: None = ..., *, transforms: Any,
+                 remainder: RemainderName | None = ..., output: Output = ...,
+                 **options: Unpack[CommonOptions]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[T]", dataset: Any, labelset: Any = ..., *, transform: Callable[[Any], T],
+                 output: Literal["numpy"], **options: Unpack[HookOptions]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[Any]", dataset: Any, labelset: Any = ..., *, transform: Callable[[Any], Any],
+                 output: OtherOutput = ..., **options: Unpack[HookOptions]) -> None: ...
+    @overload
+    def __init__(self: "DataLoader[Any]", dataset: Unknown, labelset: None = ..., *,
+                 output: Output = ..., **options: Unpack[Options]) -> None: ...
+    # fmt: on
     def __init__(
         self,
         dataset: Any,
@@ -116,7 +219,7 @@ class DataLoader(Written):
             _check_sharding(hand_off, groups, order, hooked=transform is not None)
             blocks = functools.partial(_blocks, hand_off)
         # The iterators in use, for their statistics.
-        self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
+        self._iterators: weakref.WeakSet[LoaderIterator[Batch_co]] = weakref.WeakSet()
         self._history = History() if order.shuffle and order.epochs is not None else None
         self._dataset, self._labelset = dataset, labelset
         self._prefetch, self._workers = prefetch, workers
@@ -198,11 +301,11 @@ class DataLoader(Written):
         stream = self._builder.order.rows, self._builder.description
         return _remade, (type(self), given, plain, devices, stream)
 
-    def __iter__(self) -> LoaderIterator:
+    def __iter__(self) -> LoaderIterator[Batch_co]:
         """Return a new iterator from the start of the stream; several may run side by side."""
         return self._iterator(LoaderIterator(self._builder, self._workers, self._history))
 
-    def epoch(self, number: int) -> LoaderIterator:
+    def epoch(self, number: int) -> LoaderIterator[Batch_co]:
         """Return an iterator over epoch `number` of the stream: over the batches that begin in it.
 
         All epochs one after the other are the whole stream. Each has an order and draws of its own, also those from
@@ -221,7 +324,7 @@ class DataLoader(Written):
             LoaderIterator(self._builder, self._workers, order=order, steps=steps)
         )
 
-    def _iterator(self, iterator: LoaderIterator) -> LoaderIterator:
+    def _iterator(self, iterator: LoaderIterator[Batch_co]) -> LoaderIterator[Batch_co]:
         self._iterators.add(iterator)
         return iterator
 
@@ -236,12 +339,13 @@ class DataLoader(Written):
             raise TypeError("an endless loader has no length; give it `num_epochs`.")
         return steps
 
-    def batch(self, step: int) -> Any:
+    def batch(self, step: int) -> Batch_co:
         """Batch `step` of the stream, built now in this thread."""
         try:
-            return self._builder.for_calling_thread().build(
+            batch: Batch_co = self._builder.for_calling_thread().build(
                 _integer("step", step), self._span(step)
             )
+            return batch
         except StopIteration as error:
             # Would end a caller's `map` or generator as if the data were at its end.
             raise RuntimeError(f"step {step} raised StopIteration") from error
@@ -251,7 +355,17 @@ class DataLoader(Written):
         order = self._builder.order
         return order.rows_of(self._span(step))
 
-    def as_callback(self) -> "Stream":
+    @overload
+    def as_callback(self: "DataLoader[dict[str, Any]]") -> "Stream[dict[str, jax.Array]]": ...
+    @overload
+    def as_callback(
+        self: "DataLoader[tuple[Any, ...]]",
+    ) -> "Stream[tuple[jax.Array, ...]]": ...
+    @overload
+    def as_callback(self: "DataLoader[jax.Array | Array]") -> "Stream[jax.Array]": ...
+    @overload
+    def as_callback(self) -> "Stream[Any]": ...
+    def as_callback(self) -> "Stream[Any]":
         """The stream for use inside jit and scan: the object returned, called there, gives the next batch."""
         from .on_device.callback import Stream, check_constant
 

@@ -153,7 +153,9 @@ class _Encoder:
             self.add(value._value_)
             self.add(type(value))
         elif is_known(value):
-            self.put("known", str(value.__module__), getattr(value, "__qualname__", value.__name__))
+            # A ufunc of NumPy 2.1 has no module.
+            module = getattr(value, "__module__", "numpy")
+            self.put("known", str(module), getattr(value, "__qualname__", value.__name__))
         elif isinstance(value, DUFunc):
             self.put("ufunc", repr(value.identity))
             self._jitted(value, dispatcher_of(value).py_func)

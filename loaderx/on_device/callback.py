@@ -1,17 +1,18 @@
 """A DataLoader inside jit and scan: batches come from the host, in order, while its threads go on."""
 
-from typing import Any, Self
+from typing import Any, Generic, Self
 
 import jax
 import numpy as np
 from jax.experimental import io_callback
 
+from loaderx.batch_types import Batch_co
 from loaderx.errors import ArgumentError
 from loaderx.iterator import LoaderIterator
 from loaderx.output.jax import JaxHandOff
 
 
-class Stream:
+class Stream(Generic[Batch_co]):
     """Called inside a jitted function it gives the next batch. Made by `loader.as_callback()`.
 
     It has a position, as an iterator has: a function that was compiled with it takes the next batch at every run.
@@ -21,9 +22,10 @@ class Stream:
         self._iterator = iterator
         self._shapes = jax.tree.map(_shape, first)
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Batch_co:
         """The next batch, from within jit, scan or while_loop; not under vmap."""
-        return io_callback(self._next, self._shapes, ordered=True)
+        batch: Batch_co = io_callback(self._next, self._shapes, ordered=True)
+        return batch
 
     def _next(self) -> Any:
         try:

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from loaderx.batch_types import Array, Batch_co
 from loaderx.errors import ArgumentError, StateError
 from loaderx.kernels.keys import fields_id
 from loaderx.kernels.random import DRAWS, ORDER
@@ -19,6 +20,12 @@ from loaderx.spec import plain_array
 
 from .transforms import DeviceTransform, Samples
 from .words import Pair, Shuffle, add, fold, high_word, pair_of
+
+Carry = TypeVar("Carry")
+Metrics = TypeVar("Metrics")
+# Transforms of a type checker's knowledge; any other callable is accepted, too.
+Fields: TypeAlias = dict[str, jax.Array]
+FieldOps: TypeAlias = Sequence[DeviceTransform | Callable[[Fields, jax.Array], Fields]]
 
 MASK = "mask"
 MOST_ROWS = 2**31
@@ -37,7 +44,7 @@ class DeviceState:
     rows: int = field(metadata={"static": True})
 
 
-class DeviceLoader:
+class DeviceLoader(Generic[Batch_co]):
     """Batches of rows that lie on the device, in the order of a DataLoader with the same seed.
 
     data        an array (the field "data"), or a dict or tuple of arrays (of fields "0", "1", ...); they are moved to
@@ -51,6 +58,50 @@ class DeviceLoader:
     rows stays so: every device contributes the rows it has, and one all-reduce of a batch gives it to all.
     """
 
+    @overload
+    def __init__(
+        self: "DeviceLoader[Fields]",
+        data: Mapping[str, Any],
+        *,
+        batch_size: int = ...,
+        shuffle: bool = ...,
+        seed: int = ...,
+        remainder: RemainderName = ...,
+        transforms: FieldOps = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "DeviceLoader[tuple[jax.Array, ...]]",
+        data: tuple[Any, ...],
+        *,
+        batch_size: int = ...,
+        shuffle: bool = ...,
+        seed: int = ...,
+        remainder: RemainderName = ...,
+        transforms: FieldOps = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "DeviceLoader[jax.Array]",
+        data: Array | jax.Array,
+        *,
+        batch_size: int = ...,
+        shuffle: bool = ...,
+        seed: int = ...,
+        remainder: Literal["straddle", "drop"] = ...,
+        transforms: Sequence[DeviceTransform] = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "DeviceLoader[Any]",
+        data: Any,
+        *,
+        batch_size: int = ...,
+        shuffle: bool = ...,
+        seed: int = ...,
+        remainder: RemainderName = ...,
+        transforms: Sequence[Callable[..., Any]] = ...,
+    ) -> None: ...
     def __init__(
         self,
         data: Any,
@@ -124,19 +175,19 @@ class DeviceLoader:
         epoch, place, step = (jnp.zeros((), jnp.uint32) for _ in range(3))
         return DeviceState(words, epoch, place, step, self.rows)
 
-    def next(self, state: DeviceState, data: Any = None) -> tuple[Any, DeviceState]:
+    def next(self, state: DeviceState, data: Any = None) -> tuple[Batch_co, DeviceState]:
         """A batch, and the state behind it."""
         return self._next(self._own(state), self._given(data))  # type: ignore[no-any-return]
 
     def scan_epoch(
         self,
-        body: Callable[[Any, Any], tuple[Any, Any]],
-        carry: Any,
+        body: Callable[[Carry, Batch_co], tuple[Carry, Metrics]],
+        carry: Carry,
         state: DeviceState,
         *,
         data: Any = None,
         steps: int | None = None,
-    ) -> tuple[Any, DeviceState, Any]:
+    ) -> tuple[Carry, DeviceState, Metrics]:
         """`body(carry, batch) -> (carry, metrics)` over the batches of an epoch, as one `lax.scan`.
 
         Gives the last carry, the state behind the epoch, and the metrics of all steps. A body that is the same function
@@ -315,8 +366,8 @@ class DeviceLoader:
         return batch
 
 
-def _remade(kind: Any, data: Any, arguments: dict[str, Any]) -> DeviceLoader:
-    made: DeviceLoader = kind(data, **arguments)
+def _remade(kind: Any, data: Any, arguments: dict[str, Any]) -> DeviceLoader[Any]:
+    made: DeviceLoader[Any] = kind(data, **arguments)
     return made
 
 

@@ -1,0 +1,6 @@
+# The part of PyTorch that annotations of the library name: type checkers run where PyTorch is not installed.
+from typing import Any
+
+class Tensor: ...
+
+def __getattr__(name: str) -> Any: ...
