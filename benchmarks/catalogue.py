@@ -28,7 +28,7 @@ from benchmarks.peers.loaderx_worker import CHAINS
 from benchmarks.rows import Array
 from loaderx import transforms as T  # noqa: N812 - as its users write it
 from loaderx.compiler.entries import chains
-from loaderx.sources.located import located_in
+from loaderx.sources.row_addresses import addresses_of_rows
 from loaderx.spec import Spec
 
 IMAGES = 64
@@ -312,7 +312,7 @@ class Compiled:
         def work(thread: int) -> None:
             part = slice(IMAGES * thread // threads, IMAGES * (thread + 1) // threads)
             places = np.arange(first, first + IMAGES, dtype=np.int64)[part]
-            located = {name: located_in(rows[part]) for name, rows in self.rows.items()}
+            located = {name: addresses_of_rows(rows[part]) for name, rows in self.rows.items()}
             for _ in range(rounds):
                 for name, chain in self.chains.items():
                     out = self.outs[name][part]

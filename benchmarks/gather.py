@@ -16,8 +16,8 @@ import numpy.typing as npt
 from benchmarks.harness import Comparison, Contestant, interleave
 from benchmarks.rows import SHAPE, Array, Output, epoch_digest, write_rows
 from loaderx import DataLoader, NPDataset
-from loaderx.iterator import LoaderIterator
 from loaderx.kernels.gathering import copy_rows
+from loaderx.run.iterator import LoaderIterator
 
 ROWS = 100_000
 BATCH_SIZE = 512

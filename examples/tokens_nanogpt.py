@@ -16,7 +16,7 @@ import optax
 from flax import nnx
 
 import loaderx as lx
-from loaderx.iterator import LoaderIterator
+from loaderx.run.iterator import LoaderIterator
 
 Batch = dict[str, jax.Array]
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "in", "warm", "rain"]

@@ -97,7 +97,7 @@ def gather(
             ),
         )
     elif out.nbytes <= FEW_BYTES:
-        gathering.copy_few_rows(addresses, size, target)
+        gathering.copy_rows_holding_gil(addresses, size, target)
     else:
         run_shared(
             count,

@@ -60,7 +60,7 @@ else:
 
 
 @functools.cache
-def address_of(function: Callable[..., int], arguments: int) -> int:
+def function_address(function: Callable[..., int], arguments: int) -> int:
     """The address of a kernel that takes so many int64 and gives one; it must not raise."""
     if config.DISABLE_JIT:
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .blocks import BLOCK, BLOCK_HEADER, CHUNK_HEADER, end_of, position_of
 from .calls import decompress, fetch
-from .compilation import brief_kernel, jitable, kernel
+from .compilation import gil_kernel, jitable, kernel
 from .gathering import part_of
 from .highway import RIEGELI_KEY, finish_hash, hash_bytes, highway_hash, new_state, start_hash
 from .memory import copy_bytes, pointer
@@ -166,7 +166,7 @@ def unpack_part(
 
 
 @jitable
-def see(seen: Any, bit: Any) -> None:
+def mark_verified(seen: Any, bit: Any) -> None:
     """Note that a chunk was read, and is intact if it was verified."""
     # Another thread that sets a bit of the same byte just now may undo this: the chunk is then checked again.
     seen[0] |= bit
@@ -218,7 +218,7 @@ def read_record(entry: int, target: int, worker: int) -> Any:
             return CONTRADICTION
         if step == 0:
             if shortcut in (0, values):
-                see(seen, bit)
+                mark_verified(seen, bit)
             return plain_row(base, begin, values, row, settings[ALIGNMENT], target)
         copy_part(base, begin, values, min(size, row), target)
     elif size <= row:
@@ -239,7 +239,7 @@ def read_record(entry: int, target: int, worker: int) -> Any:
     if size < row:
         copy_bytes(target + size, settings[PADDING] + size, row - size)
     if shortcut == 0:
-        see(seen, bit)
+        mark_verified(seen, bit)
     return target
 
 
@@ -335,7 +335,7 @@ def read_index(
     return -1
 
 
-@brief_kernel
+@gil_kernel
 def locate_records(
     rows: NDArray[np.int64],
     starts: NDArray[np.int64],

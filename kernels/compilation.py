@@ -38,7 +38,7 @@ def parallel_kernel(function: Function) -> Function:
     return _compiled(function, nogil=True, parallel=True)
 
 
-def brief_kernel(function: Function) -> Function:
+def gil_kernel(function: Function) -> Function:
     """The same for microseconds of work: it keeps the GIL, which takes longer to get back while others want it."""
     return _compiled(function, nogil=False)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .compilation import brief_kernel, kernel
+from .compilation import gil_kernel, kernel
 from .random import fold
 
 # Exact distance from uniform on a grid of 3 x 2 cells: 0.5 ** (rounds / 2), that is 2e-5 for 32 rounds. Larger
@@ -41,7 +41,7 @@ def add_modulo(coordinate: Any, amount: Any, modulus: Any) -> Any:
     return min(total, np.uint32(total - modulus))
 
 
-@brief_kernel
+@gil_kernel
 def round_keys(key: np.uint64, out: NDArray[np.uint32]) -> None:
     """The key of every round, from the 64-bit key of an epoch."""
     for i in range(out.shape[0] // 2):
@@ -50,7 +50,7 @@ def round_keys(key: np.uint64, out: NDArray[np.uint32]) -> None:
         out[2 * i + 1] = np.uint32(bits >> np.uint64(32))
 
 
-@brief_kernel
+@gil_kernel
 def permute(
     places: NDArray[np.int64],
     rows: int,

@@ -14,7 +14,7 @@ from numba.extending import intrinsic, overload
 
 from .compilation import jitable, kernel
 from .pixels import in_range, precise, saturate, whole
-from .vectors import address_of
+from .vectors import lane_address
 from .windows import REFLECT, border
 
 # What `weigh` reads and writes at once: lines are a multiple of it long.
@@ -69,12 +69,12 @@ else:
             def element_at(kind: Any, array: Any, place: Any) -> Any:
                 kind_of_element = context.get_data_type(kind.dtype)
                 return builder.load(
-                    address_of(context, builder, kind, array, place, kind_of_element)
+                    lane_address(context, builder, kind, array, place, kind_of_element)
                 )
 
             def line_at(place: Any, number: int) -> Any:
                 at = builder.add(place, index(number * count))
-                loaded = builder.load(address_of(context, builder, kinds[0], source, at, lanes))
+                loaded = builder.load(lane_address(context, builder, kinds[0], source, at, lanes))
                 loaded.align = size
                 return loaded
 
@@ -124,7 +124,7 @@ else:
                 at = builder.add(place, index(number * count))
                 final = total.incomings[1][0]
                 builder.store(
-                    final, address_of(context, builder, kinds[6], out, at, lanes)
+                    final, lane_address(context, builder, kinds[6], out, at, lanes)
                 ).align = size
             place.add_incoming(builder.add(place, index(vectors * count)), stores)
             builder.branch(blocks)

@@ -8,7 +8,7 @@ import numpy as np
 from numba import carray, prange
 from numpy.typing import NDArray
 
-from .compilation import brief_kernel, jitable, kernel, parallel_kernel
+from .compilation import gil_kernel, jitable, kernel, parallel_kernel
 from .feistel import permute
 from .memory import copy_bytes, pointer, prefetch_line
 
@@ -35,7 +35,7 @@ def part_of(row: int, starts: NDArray[np.int64], parts: int) -> int:
     return low
 
 
-@brief_kernel
+@gil_kernel
 def locate_rows(
     rows: NDArray[np.int64],
     starts: NDArray[np.int64],
@@ -49,7 +49,7 @@ def locate_rows(
         out[i] = bases[part] + (rows[i] - starts[part]) * strides[part]
 
 
-@brief_kernel
+@gil_kernel
 def address_rows(
     rows: NDArray[np.int64],
     count: int,
@@ -96,8 +96,8 @@ def copy_rows_in_parts(
         copy_rows(addresses[begin:end], size, out[begin * size : end * size])
 
 
-@brief_kernel
-def copy_few_rows(addresses: Addresses, size: int, out: Bytes) -> None:
+@gil_kernel
+def copy_rows_holding_gil(addresses: Addresses, size: int, out: Bytes) -> None:
     """`copy_rows` for a few kilobytes."""
     copy_rows(addresses, size, out)
 
@@ -128,8 +128,8 @@ def copy_shuffled(
             copy_bytes(target + i * size, base + numbers[i] * pitch, size)
 
 
-@brief_kernel
-def copy_few_shuffled(
+@gil_kernel
+def copy_shuffled_holding_gil(
     first: int,
     rows: int,
     height: int,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .compilation import brief_kernel, jitable, kernel
+from .compilation import gil_kernel, jitable, kernel
 
 MASK = np.uint64(0xFFFFFFFF)
 PARITY = np.uint64(0x1BD11BDA)
@@ -41,7 +41,7 @@ def threefry(key: Any, counter: Any) -> Any:
     return x0 | (x1 << np.uint64(32))
 
 
-@brief_kernel
+@gil_kernel
 def fold(key: Any, number: Any) -> Any:
     """A new key from a key and any 64-bit number; different numbers never give the same key."""
     return threefry(np.uint64(key), np.uint64(number))

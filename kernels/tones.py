@@ -10,7 +10,7 @@ from numba.extending import intrinsic, overload
 
 from .compilation import jitable
 from .pixels import precise, saturate
-from .vectors import address_of
+from .vectors import lane_address
 
 # Pixels whose channels are taken apart at a time: a loop over them is vector code, and they fit the nearest cache.
 BLOCK = 256
@@ -81,14 +81,14 @@ def split_lanes(typing_context, x, at, planes, place, stride):
         lanes = _lanes(kinds[0].dtype)
         element = context.get_data_type(kinds[0].dtype)
         wide, narrow = ir.VectorType(element, 3 * lanes), ir.VectorType(element, lanes)
-        pixels = builder.load(address_of(context, builder, kinds[0], x, at, wide))
+        pixels = builder.load(lane_address(context, builder, kinds[0], x, at, wide))
         pixels.align = kinds[0].dtype.bitwidth // 8
         for c in range(3):
             channel = builder.shuffle_vector(
                 pixels, ir.Constant(wide, ir.Undefined), _mask(range(c, 3 * lanes, 3))
             )
             store = builder.store(
-                channel, address_of(context, builder, kinds[2], planes, place, narrow)
+                channel, lane_address(context, builder, kinds[2], planes, place, narrow)
             )
             store.align = kinds[0].dtype.bitwidth // 8
             place = builder.add(place, stride)
@@ -112,7 +112,7 @@ def merge_lanes(typing_context, planes, place, stride, x, at):
         wide, narrow = ir.VectorType(element, 3 * lanes), ir.VectorType(element, lanes)
         channels = []
         for _ in range(3):
-            channel = builder.load(address_of(context, builder, kinds[0], planes, place, narrow))
+            channel = builder.load(lane_address(context, builder, kinds[0], planes, place, narrow))
             channel.align = kinds[0].dtype.bitwidth // 8
             channels.append(channel)
             place = builder.add(place, stride)
@@ -121,7 +121,7 @@ def merge_lanes(typing_context, planes, place, stride, x, at):
         second = builder.shuffle_vector(channels[2], ir.Constant(narrow, ir.Undefined), twice)
         order = [c * lanes + j for j in range(lanes) for c in range(3)]
         pixels = builder.shuffle_vector(first, second, _mask(order))
-        store = builder.store(pixels, address_of(context, builder, kinds[3], x, at, wide))
+        store = builder.store(pixels, lane_address(context, builder, kinds[3], x, at, wide))
         store.align = kinds[0].dtype.bitwidth // 8
         return context.get_dummy_value()
 

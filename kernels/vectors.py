@@ -85,12 +85,12 @@ else:
                 kinds = signature.args
                 size = context.get_abi_sizeof(context.get_data_type(kinds[0].dtype))
                 lanes = ir.VectorType(ir.IntType(8 * size), len(order))
-                pixels = builder.load(address_of(context, builder, kinds[0], source, at, lanes))
+                pixels = builder.load(lane_address(context, builder, kinds[0], source, at, lanes))
                 pixels.align = 1
                 mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order)
                 turned = builder.shuffle_vector(pixels, ir.Constant(lanes, ir.Undefined), mask)
                 store = builder.store(
-                    turned, address_of(context, builder, kinds[2], out, place, lanes)
+                    turned, lane_address(context, builder, kinds[2], out, place, lanes)
                 )
                 store.align = 1
                 return context.get_dummy_value()
@@ -136,7 +136,7 @@ else:
                 unused = ir.Constant(LANES, ir.Undefined)
 
                 def load(kind: Any, array: Any, index: Any, lanes: Any) -> Any:
-                    loaded = builder.load(address_of(context, builder, kind, array, index, lanes))
+                    loaded = builder.load(lane_address(context, builder, kind, array, index, lanes))
                     loaded.align = 4
                     return loaded
 
@@ -175,7 +175,7 @@ else:
                     )
                     builder.store(
                         builder.shuffle_vector(total, nothing, half_of),
-                        address_of(context, builder, kinds[7], out, place, LANES),
+                        lane_address(context, builder, kinds[7], out, place, LANES),
                     ).align = 4
                     place = builder.add(place, channels)
                 return context.get_dummy_value()
@@ -209,12 +209,12 @@ else:
                     builder.gep(context.make_array(kinds[2])(context, builder, shares).data, [tap])
                 )
                 begin = builder.add(builder.mul(builder.sext(pixel, at.type), channels), at)
-                values = builder.load(address_of(context, builder, kinds[0], line, begin, lanes))
+                values = builder.load(lane_address(context, builder, kinds[0], line, begin, lanes))
                 values.align = align
                 mixed = builder.fmul(values, spread(builder, share, lanes))
                 builder.store(builder.fadd(builder.load(sum_of), mixed), sum_of)
             builder.store(
-                builder.load(sum_of), address_of(context, builder, kinds[7], out, place, lanes)
+                builder.load(sum_of), lane_address(context, builder, kinds[7], out, place, lanes)
             ).align = align
             return context.get_dummy_value()
 
@@ -234,7 +234,7 @@ else:
             zero = ir.Constant(ir.IntType(64), 0)
 
             def load(kind: Any, array: Any, index: Any, lanes: Any) -> Any:
-                loaded = builder.load(address_of(context, builder, kind, array, index, lanes))
+                loaded = builder.load(lane_address(context, builder, kind, array, index, lanes))
                 loaded.align = kind.dtype.bitwidth // 8
                 return loaded
 
@@ -249,7 +249,7 @@ else:
                 load(kinds[3], bias, zero, LANES),
             )
             builder.store(
-                value, address_of(context, builder, kinds[4], out, place, LANES)
+                value, lane_address(context, builder, kinds[4], out, place, LANES)
             ).align = 4
             return context.get_dummy_value()
 
@@ -284,7 +284,7 @@ def _reorder_threes(x, first, second):
     return reorder_blocks
 
 
-def address_of(context: Any, builder: Any, kind: Any, array: Any, index: Any, lanes: Any) -> Any:
+def lane_address(context: Any, builder: Any, kind: Any, array: Any, index: Any, lanes: Any) -> Any:
     """Where the elements of a flat array lie from `index`, as lanes."""
     data = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), lanes.as_pointer())

@@ -14,7 +14,7 @@ from numba.extending import intrinsic, overload
 from .compilation import jitable, kernel
 from .memory import store_float
 from .pixels import precise, saturate, whole
-from .vectors import address_of
+from .vectors import lane_address
 from .windows import FILL, REFLECT, border
 
 # Places in an image that are none: next to its edge, where the fill colour is mixed in, and further outside.
@@ -403,9 +403,9 @@ else:
             kinds = signature.args
             size = context.get_abi_sizeof(context.get_data_type(kinds[0].dtype))
             lanes = ir.VectorType(ir.IntType(8), count * size)
-            value = builder.load(address_of(context, builder, kinds[0], source, at, lanes))
+            value = builder.load(lane_address(context, builder, kinds[0], source, at, lanes))
             value.align = 1
-            place = address_of(context, builder, kinds[3], target, to, lanes)
+            place = lane_address(context, builder, kinds[3], target, to, lanes)
             builder.store(value, place).align = 1
             return context.get_dummy_value()
 
@@ -433,7 +433,7 @@ else:
 
             def load(place: Any) -> Any:
                 lanes = ir.VectorType(element, both)
-                value = builder.load(address_of(context, builder, kinds[0], source, place, lanes))
+                value = builder.load(lane_address(context, builder, kinds[0], source, place, lanes))
                 value.align = 1 if whole else 4
                 floats = ir.VectorType(ir.FloatType(), both)
                 return builder.uitofp(value, floats) if whole else value
@@ -459,7 +459,7 @@ else:
                 value = builder.fadd(value, ir.Constant(value.type, [0.5] * one))
                 value = builder.fptosi(value, ir.VectorType(ir.IntType(32), one))
                 value = builder.trunc(value, ir.VectorType(element, one))
-            place = address_of(context, builder, kinds[8], target, to, value.type)
+            place = lane_address(context, builder, kinds[8], target, to, value.type)
             builder.store(value, place).align = 1 if whole else 4
 
         share, number = types.float32, types.intp

@@ -33,7 +33,7 @@ class Lease:
         }
 
 
-def address_of(leased: NDArray[Any]) -> int:
+def leased_address(leased: NDArray[Any]) -> int:
     """Where a leased array begins; NumPy takes microseconds to say it."""
     base: Any = leased.base
     while not isinstance(base, Lease):

@@ -13,7 +13,7 @@ from typing import Any
 import orbax.checkpoint as ocp
 from etils import epath
 
-from .iterator import LoaderIterator
+from .run.iterator import LoaderIterator
 
 
 class IteratorHandler(ocp.JsonCheckpointHandler):  # type: ignore[misc]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Unp
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch_types import (
+from .batch.batch_types import (
     Array,
     Batch_co,
     CommonOptions,
@@ -23,26 +23,26 @@ from .batch_types import (
     Unknown,
     Untyped,
 )
-from .builder import MASK, MASK_SPEC, BatchBuilder, with_mask
+from .batch.builder import MASK, MASK_SPEC, BatchBuilder, with_mask
+from .batch.planner import BatchPlanner, Field, Group
 from .compiler.chain import Chain
 from .compiler.entries import chains
 from .compiler.explain import explain
-from .cores import cores
+from .display.reprs import ReprFromArguments
 from .errors import ArgumentError, DataError
-from .iterator import History, LoaderIterator
-from .order import Order
 from .output import HandOff, Output, hand_off_to
 from .output.jax import OwnDevices
-from .picking import MOST_ROWS, Mixed, Picker, Weighted
-from .planner import BatchPlanner, Field, Group
-from .ranges import Ranges, union
-from .remainder import RemainderName, Span
-from .sources import LocatedSource, Mixture, RecordSource, Source, as_rows, as_source
+from .process.cores import cores
+from .run.iterator import History, LoaderIterator
+from .sources import AddressableSource, FieldsSource, Mixture, Source, as_rows, as_source
 from .sources.source import RowSpec, check_lengths, specs_of
 from .spec import Spec, plain_array
+from .stream.order import Order
+from .stream.ranges import Ranges, union
+from .stream.remainder import RemainderName, Span
+from .stream.sampling import MOST_ROWS, MixtureSampler, RowSampler, WeightedSampler
 from .transforms.boxes import Boxes
 from .transforms.kinds import Kind
-from .written import Written
 
 if TYPE_CHECKING:
     import jax
@@ -57,7 +57,7 @@ T = TypeVar("T")
 OtherOutput: TypeAlias = Literal["jax", "torch", "dlpack"] | Callable[[Any], Any]
 
 
-class DataLoader(Written, Generic[Batch_co]):
+class DataLoader(ReprFromArguments, Generic[Batch_co]):
     """Batches of rows: endless, shuffled anew in every epoch, the same for the same seed, resumable at any step.
 
     dataset     a source, an array, or a dict or tuple of these; batches have the same structure
@@ -204,7 +204,7 @@ class DataLoader(Written, Generic[Batch_co]):
             seed=seed,
             epochs=num_epochs,
             remainder=_default_remainder(num_epochs) if remainder is None else remainder,
-            picker=_picker(dataset, weights, rows, bool(shuffle), seed),
+            sampler=_sampler(dataset, weights, rows, bool(shuffle), seed),
         )
         padded = order.policy.adds_mask
         if padded and isinstance(structure, dict) and MASK in structure:
@@ -401,7 +401,7 @@ class DataLoader(Written, Generic[Batch_co]):
         )
 
     def _repr_html_(self) -> str:
-        from .html import loader_html
+        from .display.html import loader_html
 
         return loader_html(self)
 
@@ -435,9 +435,9 @@ def _fields(dataset: Any, labelset: Any) -> tuple[RowSpec, dict[str, Source]]:
     if isinstance(dataset, tuple):
         named = {str(number): as_source(value) for number, value in enumerate(dataset)}
         check_lengths(named)
-        return tuple(RecordSource(named).spec.values()), named
+        return tuple(FieldsSource(named).spec.values()), named
     source = as_source(dataset)
-    if isinstance(source, RecordSource):
+    if isinstance(source, FieldsSource):
         return source.spec, source.fields
     return source.spec, {"data": source}
 
@@ -454,12 +454,12 @@ def _check_mixtures(dataset: Any, labelset: Any) -> None:
         )
 
 
-def _picker(dataset: Any, weights: Any, rows: int, shuffle: bool, seed: int) -> Picker | None:
+def _sampler(dataset: Any, weights: Any, rows: int, shuffle: bool, seed: int) -> RowSampler | None:
     """Which row stands where in the stream, if that is not simply a shuffle."""
     if weights is None:
         if not isinstance(dataset, Mixture):
             return None
-        return Mixed(dataset.lengths, dataset.shares, seed, shuffle)
+        return MixtureSampler(dataset.lengths, dataset.shares, seed, shuffle)
     if isinstance(dataset, Mixture):
         raise ArgumentError("`weights` and a Mixture do not go together.")
     if not shuffle:
@@ -473,7 +473,7 @@ def _picker(dataset: Any, weights: Any, rows: int, shuffle: bool, seed: int) -> 
         raise ArgumentError("`weights` must be finite, not below 0, and not all 0.")
     if rows >= MOST_ROWS:
         raise ArgumentError(f"`weights` are for less than {MOST_ROWS} rows, not {rows}.")
-    return Weighted(numbers.astype(np.float64), seed)
+    return WeightedSampler(numbers.astype(np.float64), seed)
 
 
 def _groups(
@@ -504,7 +504,7 @@ def _groups(
                 dtype = hand_off.dtype(field, final.dtype)
                 fields.append(Field(field, Spec(final.shape, dtype), spec, own))
                 columns.append(column)
-        if isinstance(source, LocatedSource) and not source.fetches:
+        if isinstance(source, AddressableSource) and not source.has_fetcher:
             # Each field reads the rows where they lie, and none waits for another.
             groups += [Group(source, (field,), (0,)) for field in fields]
         else:

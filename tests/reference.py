@@ -41,7 +41,7 @@ def copy_rows(addresses, size, out):
     out[: len(addresses) * size] = np.concatenate([*everything, np.empty(0, np.uint8)])
 
 
-copy_few_rows = copy_rows
+copy_rows_holding_gil = copy_rows
 
 
 def in_parts(kernel):
@@ -75,7 +75,7 @@ def copy_shuffled(first, rows, height, width, keys, fields, scratch, numbers):
             copy_bytes(int(target) + k * int(size), int(base) + int(number) * int(pitch), size)
 
 
-copy_few_shuffled = copy_shuffled
+copy_shuffled_holding_gil = copy_shuffled
 
 
 def collect_rows(addresses, offsets, unit, swap, out):

@@ -16,10 +16,10 @@ from loaderx.compiler.program import Program
 from loaderx.errors import ArgumentError
 from loaderx.loader import DataLoader
 from loaderx.sources import Mixture
-from loaderx.sources.located import located_in
 from loaderx.sources.packing import PackedDataset
 from loaderx.sources.records.dataset import ARDataset
 from loaderx.sources.records.writer import write_array_record
+from loaderx.sources.row_addresses import addresses_of_rows
 from loaderx.spec import Spec
 
 Example: TypeAlias = tuple[Mapping[str, Spec], Any]
@@ -264,7 +264,7 @@ def run_driver() -> None:
     """Run a chain without passes, which compiles the driver and nothing else."""
     rows = np.zeros((1, 4), np.uint8)
     program = Program([], Spec((4,), rows.dtype))
-    program.run(np.zeros(1, np.int64), located_in(rows), np.empty_like(rows))
+    program.run(np.zeros(1, np.int64), addresses_of_rows(rows), np.empty_like(rows))
 
 
 def loaders(folder: Path) -> Iterator[DataLoader]:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from loaderx.errors import LoaderxError
 from loaderx.sources.records.encoding import Encoding
-from loaderx.sources.records.incoming import RECORD_BYTES
+from loaderx.sources.records.inputs import RECORD_BYTES
 from loaderx.sources.records.writer import in_order
 
 from .journal import Journal

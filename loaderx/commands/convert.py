@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaderx.cores import cores
+from loaderx.process.cores import cores
 
 from .terminal import (
     DONE,

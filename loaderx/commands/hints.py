@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from loaderx.sources import LocatedSource
+from loaderx.sources import AddressableSource
 from loaderx.sources.object import ObjectSource
 from loaderx.transforms.base import Transform
 from loaderx.transforms.python_function import PythonFunction
@@ -48,9 +48,9 @@ def source_hint(source: Any, fields: list[str]) -> str:
             'it decodes each row again and again; `dataset.save_to_disk("saved")` and then `loaderx convert saved '
             "train.npy` do it once, and print the line that loads the result"
         )
-    if name == "ARDataset" and isinstance(source, LocatedSource):
+    if name == "ARDataset" and isinstance(source, AddressableSource):
         return "`loaderx convert FILE train.npy` stores the records uncompressed, which is the fastest there is"
-    if isinstance(source, LocatedSource):
+    if isinstance(source, AddressableSource):
         return (
             "uncompressed rows are the fastest there are: what is left is the memory, or the disk "
             "if the file is larger than the memory"

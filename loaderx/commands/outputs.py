@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.sources.records.content import Content
+from loaderx.sources.records.cursor import FileCursor, Placed, frame, signature
 from loaderx.sources.records.encoding import Encoding
-from loaderx.sources.records.footer import closing
-from loaderx.sources.records.incoming import straightened
-from loaderx.sources.records.placing import Layout, Placed, frame, signature
+from loaderx.sources.records.footer import trailer
+from loaderx.sources.records.inputs import straightened
 from loaderx.spec import Spec
 
 from .terminal import UsageError
@@ -126,7 +126,7 @@ class RecordOutput(Output):
         super().__init__(path, folder, spec, rows)
         self._encoding = encoding
         self._dtype = spec.dtype.newbyteorder("<")
-        self._layout = Layout()
+        self._cursor = FileCursor()
         self._index_partial = folder / f"{path.name}.index"
         self._index: BinaryIO | None = None
 
@@ -134,7 +134,7 @@ class RecordOutput(Output):
         return self._encoding.encode(lambda: straightened(block, self._dtype))
 
     def append(self, encoded: Any) -> None:
-        chunks, begins = placed = self._layout.place(encoded)
+        chunks, begins = placed = self._cursor.place(encoded)
         self._lay(placed)
         entries = np.stack([begins[:-1], chunks.decoded, chunks.records], axis=1)
         self.index.write(entries.astype(np.int64).tobytes())
@@ -150,7 +150,7 @@ class RecordOutput(Output):
         if state is not None:
             self._index.truncate(state["index"])
             self._index.seek(state["index"])
-            self._layout.position = state["bytes"]
+            self._cursor.position = state["bytes"]
         super().open(state)
 
     def usable(self, state: dict[str, int]) -> bool:
@@ -163,13 +163,13 @@ class RecordOutput(Output):
         )
 
     def _begin(self) -> None:
-        self._lay(self._layout.place(signature()))
+        self._lay(self._cursor.place(signature()))
 
     def _lay(self, placed: Placed) -> None:
         self.file.write(frame(placed).data)
 
     def state(self) -> dict[str, int]:
-        return {"bytes": self._layout.position, "index": self.index.tell()}
+        return {"bytes": self._cursor.position, "index": self.index.tell()}
 
     def sync(self) -> None:
         super().sync()
@@ -183,7 +183,7 @@ class RecordOutput(Output):
         begins, decoded, records = np.ascontiguousarray(entries.T)
         content = Content(self._dtype, self.spec.shape)
         index = [(begins, decoded, records)]
-        for placed in closing(self._layout, index, self._encoding, content):
+        for placed in trailer(self._cursor, index, self._encoding, content):
             self._lay(placed)
         super().finish()
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from loaderx.html import as_colours, as_pixels, is_image
+from loaderx.display.html import as_colours, as_pixels, is_image
 from loaderx.loader import DataLoader
 from loaderx.sources.source import specs_of
 from loaderx.spec import Spec

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderx.builder import BatchBuilder
+from loaderx.batch.builder import BatchBuilder
+from loaderx.batch.in_progress import BatchInProgress
+from loaderx.batch.planner import Group
 from loaderx.compiler.chain import Chain
-from loaderx.cores import cores
-from loaderx.html import ops_of
-from loaderx.in_progress import BatchInProgress
-from loaderx.iterator import LoaderIterator
+from loaderx.display.html import ops_of
 from loaderx.loader import DataLoader
-from loaderx.planner import Group
-from loaderx.remainder import Span
-from loaderx.sources import LocatedSource
-from loaderx.sources.located import located_in
+from loaderx.process.cores import cores
+from loaderx.run.iterator import LoaderIterator
+from loaderx.sources import AddressableSource
+from loaderx.sources.row_addresses import addresses_of_rows
 from loaderx.sources.source import specs_of
+from loaderx.stream.remainder import Span
 
 from .bench import Limit, Report, Stage
 from .hints import op_hint, op_name, source_hint, source_name
@@ -206,7 +206,7 @@ def _alone(loader: DataLoader) -> list[Stage]:
         seconds, columns = _fetch(loader, group)
         names = list(dict.fromkeys(each.origin for each in group.fields))
         source, hint = source_name(group.source), source_hint(group.source, names)
-        how = "compiled" if isinstance(group.source, LocatedSource) else "Python"
+        how = "compiled" if isinstance(group.source, AddressableSource) else "Python"
         known = next(
             (n for n, s in enumerate(fetching) if s.name == f"fetch {', '.join(names)}"), None
         )
@@ -279,7 +279,7 @@ def _run(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
             out = np.empty((count, *current.output.shape), current.output.dtype)
             # Memory that was touched before, as that of batches is.
             out[...] = 0
-            located = located_in(rows)
+            located = addresses_of_rows(rows)
             start = time.perf_counter()
             chain.run(phase, 0, 0, positions, located, rows, out)
             seconds += time.perf_counter() - start

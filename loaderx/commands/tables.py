@@ -18,7 +18,7 @@ from loaderx.sources.npy import MappedFile, read_header
 from loaderx.sources.records.dataset import ARDataset
 from loaderx.sources.records.file import VERIFY
 from loaderx.sources.records.paths import record_paths
-from loaderx.sources.records.reader import Kept, Reader, open_reader
+from loaderx.sources.records.reader import ChunkCache, Reader, open_reader
 from loaderx.spec import Spec
 
 from .terminal import UsageError, readable_bytes, readable_shape
@@ -217,7 +217,7 @@ class RecordTable(Table):
 
 def record_readers(path: str) -> list[Reader]:
     """The readers of an ArrayRecord file, or of all files of a set."""
-    kept = Kept()
+    kept = ChunkCache()
     return [open_reader(file, VERIFY["first"], True, kept) for file in record_paths(path)]
 
 

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         importlib.import_module("loaderx.loader")
     stop.check()
 
-    from loaderx.cores import cores
+    from loaderx.process.cores import cores
 
     from .cache_folders import kernel_folders, stored_in
     from .compile_workers import WarmTargets

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from loaderx.errors import TransformError, annotate
 from loaderx.kernels.distributions import Draws
 from loaderx.kernels.random import fold
-from loaderx.sources.located import Located, located_in
+from loaderx.sources.row_addresses import RowAddresses, addresses_of_rows
 from loaderx.spec import Spec
 from loaderx.transforms.base import Transform
 from loaderx.transforms.mix import Mixer
@@ -48,7 +48,7 @@ class CompiledSegment:
     def run(
         self,
         positions: Positions,
-        located: Located,
+        located: RowAddresses,
         samples: Array | None,
         out: Array,
         threads: int | None = 1,
@@ -57,7 +57,7 @@ class CompiledSegment:
 
     def check(self, sample: Array, boxes: Array | None) -> None:
         """Refuse code of a user that leaves its arrays, or leaves a part of `out` as it was, at this sample."""
-        located = located_in(sample[None], boxes=boxes)
+        located = addresses_of_rows(sample[None], boxes=boxes)
         work = self.program.work
         program = Program(self._steps, self.program.input, checking=True, work=work)
         marked = [np.empty((1, *self.output.shape), self.output.dtype) for _ in MARKS]
@@ -100,7 +100,7 @@ class PythonSegment:
     def run(
         self,
         positions: Positions,
-        located: Located,
+        located: RowAddresses,
         samples: Array | None,
         out: Array,
         threads: int | None = 1,
@@ -208,7 +208,7 @@ class Chain:
         place: int,
         batch: int,
         positions: Positions,
-        located: Located,
+        located: RowAddresses,
         samples: Array | None,
         out: Array,
         threads: int | None = 1,
@@ -231,14 +231,14 @@ class Chain:
             whole, flat = samples.reshape(len(samples), -1), target.reshape(count, -1)
             partners = partners_of(place, count, len(samples), current.key, batch)
             current.mixer(place, positions, partners, current.key, whole, flat)
-            samples, located = target, located_in(target, located.lengths, located.boxes)
+            samples, located = target, addresses_of_rows(target, located.lengths, located.boxes)
         for segment in current.segments:
             last = segment is current.segments[-1]
             spec = segment.output
             target = out if last else np.empty((count, *spec.shape), spec.dtype)
             segment.run(positions, located, samples, target, threads)
             if not last:
-                samples, located = target, located_in(target, located.lengths, located.boxes)
+                samples, located = target, addresses_of_rows(target, located.lengths, located.boxes)
 
     def partner_step(self, phase: int, size: int, batch: int) -> int:
         """How many places further the samples stand that a phase mixes in, in a batch of `size`."""
@@ -283,7 +283,7 @@ class Chain:
         nothing = np.zeros(1, np.int64)
         for segment in self.phases[0].segments:
             out = np.empty((1, *segment.output.shape), segment.output.dtype)
-            segment.run(nothing, located_in(rows, boxes=self.boxes_of_first(1)), rows, out)
+            segment.run(nothing, addresses_of_rows(rows, boxes=self.boxes_of_first(1)), rows, out)
             rows = out
         sample: Array = rows[0]
         return sample
@@ -297,7 +297,7 @@ def compiled_call(step: Step, spec: Spec) -> Call:
         rows = np.ascontiguousarray(x)[None]
         out = np.empty((1, *program.output.shape), program.output.dtype)
         key = step.turned_key(turns)
-        program.run(np.array([position], np.int64), located_in(rows), out, key=key)
+        program.run(np.array([position], np.int64), addresses_of_rows(rows), out, key=key)
         result: Array = out[0]
         return result
 

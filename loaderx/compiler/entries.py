@@ -12,7 +12,7 @@ from loaderx.errors import ArgumentError, TransformError
 from loaderx.kernels.keys import derive_key, fields_id
 from loaderx.kernels.random import DRAWS
 from loaderx.spec import Spec
-from loaderx.transforms.authoring import Author
+from loaderx.transforms.authoring import TransformFactory
 from loaderx.transforms.base import Transform
 from loaderx.transforms.boxes import Boxes
 from loaderx.transforms.channels import USUAL, Channels, check_channels
@@ -57,10 +57,10 @@ def chains(
 
     `kinds` says what fields are, as `DataLoader` takes it.
     """
-    book = Book(fields, seed, check_kinds(kinds, fields), formats_of(kinds))
+    builder = ChainsBuilder(fields, seed, check_kinds(kinds, fields), formats_of(kinds))
     for names, ops in _entries(transforms, fields):
-        book.add_entry(names, ops)
-    return book.close()
+        builder.add_entry(names, ops)
+    return builder.close()
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Entry:
         return [(chain.origin, chain.output) for chain in self.members]
 
 
-class Book:
+class ChainsBuilder:
     """The chains while entries are added to them."""
 
     def __init__(
@@ -405,7 +405,7 @@ def _all_inside(op: Transform) -> Iterator[Transform]:
 
 def as_op(op: Any) -> Any:
     """An op or a callable, and nothing else."""
-    if isinstance(op, Author):
+    if isinstance(op, TransformFactory):
         return op()
     if isinstance(op, Views):
         raise ArgumentError(f"{type(op).__name__} must be the last of its list of transforms.")

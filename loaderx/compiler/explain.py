@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderx.sources.located import located_in
+from loaderx.sources.row_addresses import addresses_of_rows
 from loaderx.spec import Spec
 
 from .chain import Chain, CompiledSegment
@@ -119,7 +119,7 @@ def _measure(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
             if phase == 0 and not step.segments:
                 continue
             out = np.zeros((SAMPLES, *step.output.shape), step.output.dtype)
-            located = located_in(rows, boxes=chain.boxes_of_first(SAMPLES))
+            located = addresses_of_rows(rows, boxes=chain.boxes_of_first(SAMPLES))
             began = time.perf_counter()
             chain.run(phase, 0, 0, positions, located, rows, out)
             seconds += time.perf_counter() - began

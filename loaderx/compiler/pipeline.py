@@ -23,7 +23,7 @@ from loaderx.kernels import gather
 from loaderx.kernels.arguments import integers_in, out_problem, threads_problem
 from loaderx.kernels.gathering import address_rows
 from loaderx.kernels.row_layout import row_layout
-from loaderx.sources.located import Located, located_in
+from loaderx.sources.row_addresses import RowAddresses, addresses_of_rows
 from loaderx.spec import Spec, check_dtype, plain_array
 from loaderx.transforms.base import Transform
 from loaderx.transforms.channels import USUAL, Channels
@@ -111,13 +111,13 @@ class Pipeline:
         if _rows_are_plain(given) and first.segments and not chain.needs_samples:
             if addresses is None:
                 addresses = given.ctypes.data + np.arange(count) * given.strides[0]
-            located, array = Located(addresses, hold=given), None
+            located, array = RowAddresses(addresses, hold=given), None
         else:
             if rows is None:
                 array = np.ascontiguousarray(given, given.dtype.newbyteorder("="))
             else:
                 array = gather(given, rows, threads=threads)
-            located = located_in(array)
+            located = addresses_of_rows(array)
         last = len(chain.phases) - 1
         for phase, step in enumerate(chain.phases):
             if phase == 0 and last > 0 and not step.segments:
@@ -127,7 +127,7 @@ class Pipeline:
                 target = np.empty((count, *step.output.shape), step.output.dtype)
             chain.run(phase, 0, int(places[0]), places, located, array, target, threads)
             if phase < last:
-                array, located = target, located_in(target)
+                array, located = target, addresses_of_rows(target)
         result: NDArray[Any] = out if shape else out[()]
         return result
 
@@ -172,7 +172,7 @@ class Pipeline:
         return f"pipeline({self._transforms!r}, seed={self._seed})"
 
     def _repr_html_(self) -> str:
-        from loaderx.html import pipeline_html
+        from loaderx.display.html import pipeline_html
 
         return pipeline_html(self)
 

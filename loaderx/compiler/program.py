@@ -11,7 +11,7 @@ from loaderx.errors import TransformError, annotate
 from loaderx.kernels import samples
 from loaderx.kernels.progress import Work
 from loaderx.kernels.threads import Team, bounds_of, worthwhile
-from loaderx.sources.located import Located, addresses_in
+from loaderx.sources.row_addresses import RowAddresses, addresses_in
 from loaderx.spec import Spec
 from loaderx.transforms.step import Step
 
@@ -59,7 +59,7 @@ class Program:
     def run(
         self,
         positions: NDArray[np.int64],
-        located: Located,
+        located: RowAddresses,
         out: NDArray[Any],
         *,
         key: np.uint64 | None = None,
@@ -89,7 +89,7 @@ class Program:
     def _run(
         self,
         positions: NDArray[np.int64],
-        located: Located,
+        located: RowAddresses,
         out: NDArray[Any],
         key: np.uint64 | None,
         mark: int,
@@ -122,7 +122,7 @@ class Program:
             self._raise_status(progress, first)
 
     def _run_parts(
-        self, team: Team, positions: NDArray[np.int64], located: Located, out: NDArray[Any]
+        self, team: Team, positions: NDArray[np.int64], located: RowAddresses, out: NDArray[Any]
     ) -> None:
         """Take samples through the chain in all threads of a team, of which there is one at a time."""
         count, pitch = team.count, self._memory_bytes
@@ -154,14 +154,14 @@ class Program:
             number = int(stopped[0])
             first = int(bounds_of(len(positions), count)[number] + progress[number, 0])
             alone = slice(first, first + 1)
-            of_one = Located(located.addresses[alone], hold=located.hold)
+            of_one = RowAddresses(located.addresses[alone], hold=located.hold)
             of_one.lengths = None if located.lengths is None else located.lengths[alone]
             of_one.boxes = None if located.boxes is None else located.boxes[alone]
             self._run(positions[alone], of_one, out[alone], None, 0, first)
             progress[number, 0] = 0
             self._raise_status(progress[number], first)
 
-    def _boxes_of(self, located: Located) -> NDArray[np.int64]:
+    def _boxes_of(self, located: RowAddresses) -> NDArray[np.int64]:
         """Return the addresses of the boxes next to every sample, where an op looks at them."""
         if not self._reads_boxes or located.boxes is None:
             return NONE

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 from jax.experimental import io_callback
 
-from loaderx.batch_types import Batch_co
+from loaderx.batch.batch_types import Batch_co
 from loaderx.errors import ArgumentError
-from loaderx.iterator import LoaderIterator
 from loaderx.output.jax import JaxHandOff
+from loaderx.run.iterator import LoaderIterator
 
 
 class Stream(Generic[Batch_co]):

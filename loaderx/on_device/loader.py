@@ -10,16 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderx.batch_types import Array, Batch_co
+from loaderx.batch.batch_types import Array, Batch_co
 from loaderx.errors import ArgumentError, StateError
 from loaderx.kernels.keys import fields_id
 from loaderx.kernels.random import DRAWS, ORDER
 from loaderx.output.jax import JaxHandOff
-from loaderx.remainder import RemainderName, remainder_policy
 from loaderx.spec import plain_array
+from loaderx.stream.remainder import RemainderName, remainder_policy
 
 from .transforms import DeviceTransform, Samples
-from .words import Pair, Shuffle, add, fold, high_word, pair_of
+from .uint64 import Pair, Shuffle, add, fold, high_word, pair_of
 
 Carry = TypeVar("Carry")
 Metrics = TypeVar("Metrics")

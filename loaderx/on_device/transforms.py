@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from loaderx.compiler.cautions import warn
+from loaderx.display.reprs import ReprFromArguments
 from loaderx.errors import ArgumentError
 from loaderx.transforms.channels import USUAL
-from loaderx.written import Written
 
-from .words import Pair, draw, fold, high_word
+from .uint64 import Pair, draw, fold, high_word
 
 Batch = dict[str, Any]
 
@@ -60,7 +60,7 @@ class Samples:
         return keys
 
 
-class DeviceTransform(Written, ABC):
+class DeviceTransform(ReprFromArguments, ABC):
     """An op on some fields that is told which samples it has."""
 
     fields: tuple[str, ...]

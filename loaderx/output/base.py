@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderx.ranges import Ranges
 from loaderx.spec import Spec
+from loaderx.stream.ranges import Ranges
 
 Array = NDArray[Any]
 # Host arrays of one field: one for each stretch of the batch that this process holds.

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from loaderx.buffers import ALIGNMENT
 from loaderx.errors import ArgumentError, DataError
 from loaderx.kernels.uninterrupted import import_uninterrupted
-from loaderx.ranges import Range, Ranges, count, union
-from loaderx.shutdown import HandOffGate
+from loaderx.process.shutdown import HandOffGate
 from loaderx.spec import Spec, narrowed
+from loaderx.stream.ranges import Range, Ranges, count, union
 
 from .base import Blocks, HandOff, Hooked, map_leaves
 from .dlpack import DLPackArray, in_dlpack

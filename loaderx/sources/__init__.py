@@ -6,9 +6,9 @@ from .array import NPDataset as NPDataset
 from .folder import Dataset as Dataset
 from .mixture import Mixture as Mixture
 from .object import ObjectSource as ObjectSource
-from .source import LocatedSource as LocatedSource
-from .source import RecordSource as RecordSource
+from .source import AddressableSource as AddressableSource
+from .source import FieldsSource as FieldsSource
 from .source import Source as Source
-from .views import concatenate as concatenate
-from .views import select as select
-from .views import split as split
+from .subsets import concatenate as concatenate
+from .subsets import select as select
+from .subsets import split as split

@@ -13,7 +13,7 @@ from loaderx.spec import plain_array
 
 from .array import NPDataset
 from .object import ObjectSource
-from .source import RecordSource, Source
+from .source import FieldsSource, Source
 
 
 class RangeRows:
@@ -32,7 +32,7 @@ class RangeRows:
 def as_source(data: Any) -> Source:
     """A source as it is, an array, a range, a list, or any object with `__len__` and `__getitem__`."""
     if isinstance(data, Source):
-        return data.inner
+        return data.unwrapped
     if isinstance(data, Mapping):
         raise ArgumentError(
             f"a dict (of {list(data)}) stands where one source is expected; pass its fields one by one."
@@ -75,7 +75,7 @@ def as_rows(data: Any) -> Source:
     for name, value in data.items():
         source = as_source(value)
         own = {str(name): source}
-        if isinstance(source, RecordSource) and source.main is not None:
+        if isinstance(source, FieldsSource) and source.main is not None:
             own = source.named(str(name))
         twice = sorted(own.keys() & (fields.keys() | data.keys() - {name}))
         if twice:
@@ -83,7 +83,7 @@ def as_rows(data: Any) -> Source:
                 f"field {name!r} brings a field {twice[0]!r} with it, and there is one already."
             )
         fields.update(own)
-    return RecordSource(fields)
+    return FieldsSource(fields)
 
 
 def _frame(data: Any) -> Source | None:
@@ -139,4 +139,4 @@ def _pandas_columns(frame: Any) -> Source:
                 "are numbers. Turn it into numbers, such as by `frame[name].astype('category').cat.codes`, or drop it; "
                 "for one matrix of all columns give `frame.to_numpy()`."
             )
-    return RecordSource({name: NPDataset(column) for name, column in columns.items()})
+    return FieldsSource({name: NPDataset(column) for name, column in columns.items()})

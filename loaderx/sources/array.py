@@ -13,17 +13,17 @@ from loaderx.kernels.gathering import locate_rows
 from loaderx.kernels.row_layout import RowLayout, row_layout
 from loaderx.spec import Spec, check_dtype, plain_array
 
-from .located import Located
 from .npy import MappedFile
 from .parts import ArrayPart, ColumnPart, Part, Table
-from .source import LocatedSource, Rows
+from .row_addresses import RowAddresses
+from .source import AddressableSource, Rows
 
 Path = str | os.PathLike[str]
 # Asking all of so few files for their size takes less time than finding out which of them a batch needs.
 FEW_FILES = 16
 
 
-class NPDataset(LocatedSource):
+class NPDataset(AddressableSource):
     """Rows of one or several `.npy` files, mapped, or of an array.
 
     `data` is a path, a list of paths whose rows follow one another, or an array. Rows are the entries along the
@@ -133,7 +133,7 @@ class NPDataset(LocatedSource):
         for part in self._parts:
             part.check()
 
-    def locate(self, rows: Rows) -> Located:
+    def locate(self, rows: Rows) -> RowAddresses:
         # Every way to the rows leads through here: batches, brackets and views.
         touched: Iterable[int] = range(len(self._parts))
         if len(self._parts) > FEW_FILES:
@@ -142,7 +142,7 @@ class NPDataset(LocatedSource):
             self._parts[number].check()
         addresses = np.empty(len(rows), np.int64)
         locate_rows(rows, self._starts, self._bases, self._strides, addresses)
-        return Located(addresses, hold=self._arrays)
+        return RowAddresses(addresses, hold=self._arrays)
 
 
 def _check_rows(array: NDArray[Any], name: str, first: NDArray[Any], first_name: str) -> None:

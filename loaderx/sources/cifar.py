@@ -16,7 +16,7 @@ from .array import NPDataset
 from .download import download as download_file
 from .parts import Table
 from .records.replacing import replacing
-from .source import RecordSource
+from .source import FieldsSource
 
 MIRROR = "https://www.cs.toronto.edu/~kriz/"
 # The binary version: nothing in it needs to be unpickled.
@@ -32,7 +32,7 @@ IMAGE_BYTES = 3 * 32 * 32
 Batch = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
-class CIFAR10(RecordSource):
+class CIFAR10(FieldsSource):
     """The CIFAR-10 images from their original files: {"image": uint8[32, 32, 3], "label": uint8[]}.
 
     folder    holds data_batch_1.bin to data_batch_5.bin and test_batch.bin (the binary version), or the same without

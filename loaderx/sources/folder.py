@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 from .array import NPDataset
-from .source import RecordSource
+from .source import FieldsSource
 
 
-class Dataset(RecordSource):
+class Dataset(FieldsSource):
     """The files `data` and `label` of a folder, as the fields of the same names."""
 
     def __init__(self, folder: str | os.PathLike[str], data: str, label: str) -> None:

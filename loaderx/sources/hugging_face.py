@@ -14,12 +14,12 @@ from .array import NPDataset
 from .extras import require
 from .object import ObjectSource
 from .parts import Table
-from .source import RecordSource, Source
-from .views import Table as Listed
-from .views import view
+from .source import FieldsSource, Source
+from .subsets import Table as Listed
+from .subsets import view
 
 
-class HFDataset(RecordSource):
+class HFDataset(FieldsSource):
     """The columns of a Hugging Face data set, as the fields of the same names.
 
     dataset  a `datasets.Dataset`, or the folder that its `save_to_disk` wrote

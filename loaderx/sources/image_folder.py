@@ -15,7 +15,7 @@ from .array import NPDataset
 from .extras import require
 from .files import open_file
 from .object import ObjectSource
-from .source import RecordSource
+from .source import FieldsSource
 
 SUFFIXES = frozenset(
     (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -23,7 +23,7 @@ SUFFIXES = frozenset(
 MODES = ("RGB", "L", "RGBA")
 
 
-class ImageFolder(RecordSource):
+class ImageFolder(FieldsSource):
     """Images of a folder with a sub-folder per class: {"image": uint8[height, width, 3], "label": int32[]}.
 
     folder  its sub-folders, sorted by name, are the classes 0, 1, ...; the images of each are those of all folders

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from loaderx.errors import ArgumentError
-from loaderx.picking import LARGEST_DENOMINATOR
+from loaderx.stream.sampling import LARGEST_DENOMINATOR
 
 from .adapter import as_rows
 from .source import Array, Rows, RowSpec, Source
-from .views import concatenate
+from .subsets import concatenate
 
 
 class Mixture(Source):
@@ -60,7 +60,7 @@ class Mixture(Source):
         return self._rows.spec
 
     @property
-    def inner(self) -> Source:
+    def unwrapped(self) -> Source:
         return self._rows
 
     def __len__(self) -> int:

@@ -20,7 +20,7 @@ from .download import download as download_file
 from .files import open_file
 from .npy import MappedFile
 from .parts import Part
-from .source import RecordSource
+from .source import FieldsSource
 
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 SHA256 = {
@@ -43,7 +43,7 @@ MOST_BYTES = 1 << 30
 AXES = 32
 
 
-class MNIST(RecordSource):
+class MNIST(FieldsSource):
     """The MNIST digits from their idx files: {"image": uint8[28, 28], "label": uint8[]}.
 
     folder    holds train-images-idx3-ubyte, train-labels-idx1-ubyte and the same with t10k, each as it is or with .gz;

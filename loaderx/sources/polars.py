@@ -13,7 +13,7 @@ from loaderx.errors import ArgumentError, DataError
 from .array import NPDataset
 from .extras import require
 from .parts import Table
-from .source import RecordSource
+from .source import FieldsSource
 
 READERS = {
     ".parquet": "scan_parquet",
@@ -24,7 +24,7 @@ READERS = {
 }
 
 
-class PolarsDataset(RecordSource):
+class PolarsDataset(FieldsSource):
     """The columns of a frame, as the fields of the same names.
 
     data     a DataFrame, a LazyFrame, or the path of a .parquet, .csv, .arrow, .feather or .ipc file

@@ -11,15 +11,15 @@ from loaderx.errors import ArgumentError, DataError
 from loaderx.kernels.chunks import fetch_rows
 from loaderx.kernels.gathering import (
     collect_rows,
-    copy_few_rows,
     copy_rows,
+    copy_rows_holding_gil,
     narrow_floats,
     narrow_integers,
 )
 from loaderx.kernels.row_layout import RowLayout
 from loaderx.spec import Spec
 
-from .located import Located, addresses_in, located_in
+from .row_addresses import RowAddresses, addresses_in, addresses_of_rows
 
 # Copied in a few microseconds.
 FEW_BYTES = 32 * 1024
@@ -44,12 +44,12 @@ class Source(ABC):
     def __len__(self) -> int: ...
 
     @property
-    def inner(self) -> "Source":
+    def unwrapped(self) -> "Source":
         """The source that a loader reads in place of this one."""
         return self
 
     @property
-    def divisible(self) -> bool:
+    def splittable(self) -> bool:
         """Whether several threads may well share the rows of a batch."""
         return True
 
@@ -66,21 +66,21 @@ class Source(ABC):
 
     def select(self, rows: Any) -> "Source":
         """The given rows as a source: a slice, a range, row numbers or a boolean mask. Nothing is read."""
-        from .views import select_rows
+        from .subsets import select_rows
 
-        return select_rows(self.inner, rows)
+        return select_rows(self.unwrapped, rows)
 
     def split(self, fraction: float, *, seed: int = 0) -> tuple["Source", "Source"]:
         """Two sources that share no row: a random `fraction` of the rows, and the others.
 
         Sources of the same length are split alike by the same seed.
         """
-        from .views import split_rows
+        from .subsets import split_rows
 
-        return split_rows(self.inner, fraction, seed)
+        return split_rows(self.unwrapped, fraction, seed)
 
     def __add__(self, other: "Source") -> "Source":
-        from .views import concatenate
+        from .subsets import concatenate
 
         if not isinstance(other, Source):
             return NotImplemented
@@ -90,12 +90,12 @@ class Source(ABC):
         return f"{type(self).__name__}({len(self)} rows of {describe(self.spec)})"
 
     def _repr_html_(self) -> str:
-        from loaderx.html import source_html
+        from loaderx.display.html import source_html
 
         return source_html(self)
 
 
-class LocatedSource(Source):
+class AddressableSource(Source):
     """Rows that lie somewhere in memory, so that compiled code can fetch them."""
 
     @property
@@ -108,16 +108,16 @@ class LocatedSource(Source):
         """How the elements of a row lie behind its address."""
 
     @abstractmethod
-    def locate(self, rows: Rows) -> Located:
+    def locate(self, rows: Rows) -> RowAddresses:
         """Where every row lies."""
 
     @property
-    def fetches(self) -> bool:
+    def has_fetcher(self) -> bool:
         """Whether what it locates needs a fetcher."""
         return False
 
     @property
-    def heavy(self) -> bool:
+    def cpu_bound(self) -> bool:
         """Whether a row is much more work than to copy its bytes."""
         return False
 
@@ -125,7 +125,7 @@ class LocatedSource(Source):
         gather(self.spec, self.layout, rows, self.locate(rows), out[0])
 
 
-class RecordSource(Source):
+class FieldsSource(Source):
     """Several sources of one length side by side, as the fields of one row.
 
     In a row with other sources the field `main`, if there is one, goes by the name that these fields have there.
@@ -158,15 +158,15 @@ class RecordSource(Source):
             source.read(rows, [array])
 
 
-def gather(spec: Spec, layout: RowLayout, rows: Rows, located: Located, out: Array) -> None:
-    """Located rows into a C-contiguous `out` of the row's dtype or the narrower one."""
+def gather(spec: Spec, layout: RowLayout, rows: Rows, located: RowAddresses, out: Array) -> None:
+    """RowAddresses rows into a C-contiguous `out` of the row's dtype or the narrower one."""
     if located.fetcher:
         straight = layout.offsets is None and out.dtype == spec.dtype
         fetched = out if straight else np.empty((len(rows), *spec.shape), spec.dtype)
         fetch(located, spec.nbytes, as_bytes(fetched))
         if straight:
             return
-        located = located_in(fetched)
+        located = addresses_of_rows(fetched)
     addresses = located.addresses
     flat = out.reshape(len(rows), spec.size)
     if layout.offsets is not None:
@@ -178,13 +178,13 @@ def gather(spec: Spec, layout: RowLayout, rows: Rows, located: Located, out: Arr
         collect_rows(addresses, layout.offsets, layout.unit, layout.swap, as_bytes(collected))
         store(collected, rows, out)
     elif out.dtype == spec.dtype:
-        copy = copy_few_rows if out.nbytes <= FEW_BYTES else copy_rows
+        copy = copy_rows_holding_gil if out.nbytes <= FEW_BYTES else copy_rows
         copy(addresses, spec.nbytes, as_bytes(flat))
     else:
         narrow(spec, rows, addresses, flat)
 
 
-def fetch(located: Located, size: int, out: NDArray[np.uint8]) -> None:
+def fetch(located: RowAddresses, size: int, out: NDArray[np.uint8]) -> None:
     """Rows of `size` bytes by their fetcher."""
     progress = np.empty(2, np.int64)
     fetch_rows(located.fetcher, located.addresses, located.worker, size, out, progress)

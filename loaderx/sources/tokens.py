@@ -20,7 +20,7 @@ from .array import NPDataset
 from .files import open_file
 from .npy import MappedFile
 from .parts import ArrayPart, Part
-from .source import RecordSource
+from .source import FieldsSource
 
 FilePath: TypeAlias = str | os.PathLike[str]
 MAGIC = b"\x93NUMPY"
@@ -60,7 +60,7 @@ class Tokens:
         return self.part.array
 
 
-class TokenDataset(RecordSource):
+class TokenDataset(FieldsSource):
     """Windows of `length` tokens, and the same windows one token further.
 
     Row k is {"inputs": tokens[s : s + length], "targets": tokens[s + 1 : s + length + 1]} with s = k * stride. With

@@ -20,7 +20,7 @@ from .sample import SampleTransform
 OutputRule = Callable[..., Any]
 
 
-class Author:
+class TransformFactory:
     """A function marked by `@transform`. Calling it with keyword parameters gives an op; `.py` is the function."""
 
     def __init__(self, function: Callable[..., None], out: OutputRule | None) -> None:
@@ -78,10 +78,10 @@ class Author:
     def __repr__(self) -> str:
         return f"{self.py.__name__}{inspect.signature(self.py)}"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Author":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "TransformFactory":
         return self  # as a function does
 
-    def __copy__(self) -> "Author":
+    def __copy__(self) -> "TransformFactory":
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -115,7 +115,7 @@ class AuthoredTransform(SampleTransform):
 
     checked = True
 
-    def __init__(self, author: Author, parameters: Mapping[str, Parameter]) -> None:
+    def __init__(self, author: TransformFactory, parameters: Mapping[str, Parameter]) -> None:
         # Once more: functions that it calls may have been defined further down.
         check_draws(_plain(author.py))
         arrays = [name for name, value in parameters.items() if isinstance(value, np.ndarray)]
@@ -176,9 +176,11 @@ class AuthoredTransform(SampleTransform):
 
 
 @overload
-def transform(function: Callable[..., None], /) -> Author: ...
+def transform(function: Callable[..., None], /) -> TransformFactory: ...
 @overload
-def transform(*, out: OutputRule | None = None) -> Callable[[Callable[..., None]], Author]: ...
+def transform(
+    *, out: OutputRule | None = None
+) -> Callable[[Callable[..., None]], TransformFactory]: ...
 def transform(function: Any = None, /, *, out: OutputRule | None = None) -> Any:
     """Compile a function of one sample into the pipeline.
 
@@ -188,8 +190,8 @@ def transform(function: Any = None, /, *, out: OutputRule | None = None) -> Any:
     data. The other parameters are numbers, booleans or arrays, given by keyword, and are not compiled in.
     """
     if function is None:
-        return lambda function: Author(function, out)
-    return Author(function, None)
+        return lambda function: TransformFactory(function, out)
+    return TransformFactory(function, None)
 
 
 def _plain(function: Any) -> types.FunctionType:
@@ -201,7 +203,7 @@ def _plain(function: Any) -> types.FunctionType:
 def _check_kind(function: Any) -> None:
     """Refuse what is not a function written with `def`."""
     hint = None
-    if isinstance(function, Author):
+    if isinstance(function, TransformFactory):
         hint = "It is a transform already."
     elif isinstance(function, functools.partial):
         hint = "Decorate the function inside, and give its arguments as parameters: `f(amount=2)`."

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from loaderx.display.reprs import ReprFromArguments
 from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
-from loaderx.written import Written
 
 from .kinds import IMAGE, LABELS, Kind
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Parameter: TypeAlias = int | float | bool | np.float32 | np.ndarray[Any, Any]
 
 
-class Transform(Written, ABC):
+class Transform(ReprFromArguments, ABC):
     """One op on a sample. A kind of op is a class in a file of its own, which says all of this."""
 
     @property

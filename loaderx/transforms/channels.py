@@ -2,16 +2,16 @@
 
 from collections.abc import Collection
 
+from loaderx.display.reprs import ReprFromArguments
 from loaderx.errors import ArgumentError
 from loaderx.spec import Spec
-from loaderx.written import Written
 
 from .base import is_integer
 
 USUAL = (1, 2, 3, 4)
 
 
-class Channels(Written):
+class Channels(ReprFromArguments):
     """Declare that images have one of these numbers of channels; without it ops on images accept 1 to 4.
 
     It stands before the ops on images of its entry, changes nothing, and takes no time.

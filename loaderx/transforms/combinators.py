@@ -14,7 +14,7 @@ from loaderx.kernels.distributions import pick
 from loaderx.spec import Spec
 
 from .advice import advice
-from .authoring import Author
+from .authoring import TransformFactory
 from .base import Leaf, Transform, as_number, between
 from .kinds import Kind
 from .mix import MixTransform
@@ -286,7 +286,7 @@ def as_branches(name: str, given: Several[Any]) -> list[Sequence]:
 def as_ops(name: str, given: Several[Any]) -> tuple[Transform, ...]:
     """Compiled ops, one by one or in a list."""
     ops = given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
-    found = [op() if isinstance(op, Author) else op for op in ops]
+    found = [op() if isinstance(op, TransformFactory) else op for op in ops]
     for op in found:
         if isinstance(op, MixTransform):
             raise ArgumentError(

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from loaderx.display.reprs import ReprFromArguments
 from loaderx.errors import ArgumentError
-from loaderx.written import Written
 
 from .base import is_integer
 from .spatial import RandomResizedCrop, Scaling
 
 
-class Views(Written):
+class Views(ReprFromArguments):
     """The last entry of a list of transforms: what comes so far, taken through several lists of ops.
 
     `Views(2, ops)` gives the fields `image_0` and `image_1` in place of `image`, and `Views([ops, others])` one for

@@ -7,6 +7,7 @@ change of a file that exists. `python -m tests.docs.overlay FOLDER PAGE...` writ
 import importlib.machinery
 import importlib.util
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -39,6 +40,9 @@ def write(folder, page):
         if language == "diff":
             before = path if path.exists() else ROOT / name
             path.write_text(changed(before.read_text(encoding="utf-8"), code), encoding="utf-8")
+            if path.suffix == ".pyi":
+                # It is read from next to its module.
+                shutil.copy((ROOT / name).with_suffix(".py"), folder / Path(name).parent)
         else:
             assert not (ROOT / name).exists(), f"{name} exists already"
             path.write_text(f"{code}\n", encoding="utf-8")

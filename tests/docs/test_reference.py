@@ -34,7 +34,7 @@ def public_names():
     """Return all public names with their modules."""
     on_device = defined("loaderx/on_device/transforms.py") - {"Samples"}  # of ops, not of users
     names = {
-        "loaderx": set(loaderx.__all__) - {"kernels"},
+        "loaderx": set(loaderx.__all__) - {"kernels", "transforms"},
         "loaderx.transforms": exported("loaderx/transforms/__init__.py"),
         "loaderx.kernels": set(kernels.__all__),
         "loaderx.checkpoint": defined("loaderx/checkpoint.py"),

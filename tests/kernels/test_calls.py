@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from loaderx.kernels import calls
-from loaderx.kernels.calls import address_of
+from loaderx.kernels.calls import function_address
 from loaderx.kernels.compilation import kernel
 from loaderx.sources.records.worker import Worker
 
@@ -52,7 +52,7 @@ def from_python(count):
 
 
 def test_a_kernel_is_called_by_its_address():
-    address = address_of(combine, 3)
+    address = function_address(combine, 3)
     assert address > 0
     assert fetch(address, 1, 2, 3) == 321
     assert fetch(address, LARGE, -1, 0) == LARGE - 10
@@ -60,21 +60,23 @@ def test_a_kernel_is_called_by_its_address():
 
 
 def test_the_number_of_a_reason_comes_back():
-    assert fetch(address_of(refuse, 3), 1, 2, 3) == -7
+    assert fetch(function_address(refuse, 3), 1, 2, 3) == -7
 
 
 def test_a_kernel_has_one_address():
-    assert address_of(combine, 3) == address_of(combine, 3)
-    assert address_of(combine, 3) != address_of(refuse, 3)
+    assert function_address(combine, 3) == function_address(combine, 3)
+    assert function_address(combine, 3) != function_address(refuse, 3)
 
 
 def test_others_may_call_a_kernel_by_its_address_too():
-    assert from_python(3)(address_of(combine, 3))(1, 2, 3) == 321
-    assert from_python(1)(address_of(minus, 1))(LARGE) == -LARGE
+    assert from_python(3)(function_address(combine, 3))(1, 2, 3) == 321
+    assert from_python(1)(function_address(minus, 1))(LARGE) == -LARGE
 
 
 def test_a_kernel_chooses_whom_to_call_while_it_runs():
-    functions = np.array([address_of(refuse, 3), address_of(combine, 3), address_of(refuse, 3)])
+    functions = np.array(
+        [function_address(refuse, 3), function_address(combine, 3), function_address(refuse, 3)]
+    )
     out = np.zeros(3, np.int64)
     fetch_all(functions, out)
     assert out.tolist() == [-7, 321, -7]

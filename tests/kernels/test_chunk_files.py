@@ -8,7 +8,7 @@ from numba.core import config
 
 from loaderx.kernels import chunks
 from loaderx.kernels.blocks import BLOCK, CHUNK_HEADER
-from loaderx.kernels.calls import address_of
+from loaderx.kernels.calls import function_address
 from tests import reference
 from tests.kernels.chunk_reading import (
     FOUND,
@@ -211,7 +211,7 @@ def even(request, tmp_path):
 def fetch(module, rows, size, places):
     out, progress = Guarded(size * len(places)), np.full(2, -1, np.int64)
     room = Scratch(ROOM)
-    function, addresses = address_of(chunks.read_record, 3), rows.addresses[places]
+    function, addresses = function_address(chunks.read_record, 3), rows.addresses[places]
     module.fetch_rows(function, addresses, WORKER.address, size, out.array, progress)
     out.check()
     room.check()

@@ -270,7 +270,7 @@ def test_read_only_memory_is_read_like_any_other(tmp_path):
         np.testing.assert_array_equal(out, as_bytes(array[::order][rows]))
 
 
-@pytest.mark.parametrize("name", ["copy_shuffled", "copy_few_shuffled"])
+@pytest.mark.parametrize("name", ["copy_shuffled", "copy_shuffled_holding_gil"])
 @pytest.mark.parametrize(
     ("rows", "first", "count"), [(1, 0, 1), (10, 3, 7), (5000, 4990, 10), (70, 0, 70)]
 )

@@ -13,7 +13,7 @@ import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
 from loaderx.compiler.program import NONE
 from loaderx.kernels import passes, samples
-from loaderx.sources.located import located_in
+from loaderx.sources.row_addresses import addresses_of_rows
 from tests import reference
 
 REPOSITORY = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ class Run:
         self.bytes = self.out.reshape(-1).view(np.uint8)
 
     def whole(self, driver):
-        located, progress = located_in(ROWS), np.zeros(4, np.int64)
+        located, progress = addresses_of_rows(ROWS), np.zeros(4, np.int64)
         driver(
             *self.table, np.arange(len(ROWS)), located.addresses, NONE, NONE, 0, 0, self.fetched, self.begin,
             self.program.output.nbytes, progress, False, self.bytes,
@@ -60,7 +60,7 @@ class Run:
         return self.out, progress
 
     def in_parts(self, driver, parts):
-        located, progress = located_in(ROWS), np.zeros((len(parts) - 1, 4), np.int64)
+        located, progress = addresses_of_rows(ROWS), np.zeros((len(parts) - 1, 4), np.int64)
         driver(
             np.array(parts), *self.table, np.arange(len(ROWS)), located.addresses, NONE, NONE, 0,
             np.zeros(len(parts) - 1, np.int64), self.fetched, self.begin, self.pitch, self.program.output.nbytes,

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from loaderx import DataLoader, buffers
+from loaderx.batch.scheduler import MAX_COALESCED
 from loaderx.buffers import ALIGNMENT, Pool
-from loaderx.scheduler import MAX_COALESCED
 from tests.waiting import join, started
 
 REPOSITORY = Path(__file__).parents[2]

@@ -31,7 +31,7 @@ def batch(shuffle):
 keys = np.empty(4, np.uint32)
 feistel.round_keys(np.uint64(7), keys)
 found = {{"keys": keys.tolist(), "folded": int(random.fold(7, 1)), "in_order": batch(False)}}
-used = 3  # round_keys, fold and copy_few_rows
+used = 3  # round_keys, fold and copy_rows_holding_gil
 {more}
 values = [value for module in (feistel, gathering, random) for value in vars(module).values()]
 kernels = {{id(value): value for value in values if hasattr(value, "stats")}}.values()
@@ -46,7 +46,7 @@ print(json.dumps({{
 # Takes as long to compile as all else.
 SHUFFLED = """
 found["shuffled"] = batch(True)
-used += 1  # copy_few_shuffled
+used += 1  # copy_shuffled_holding_gil
 """
 
 

@@ -12,7 +12,7 @@ from flax import nnx
 
 from loaderx import ClosedError, DataLoader, StateError
 from loaderx.checkpoint import IteratorRestore, IteratorSave
-from loaderx.iterator import LoaderIterator
+from loaderx.run.iterator import LoaderIterator
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from loaderx import DataLoader, NPDataset, scheduler
+from loaderx import DataLoader, NPDataset
+from loaderx.batch import scheduler
 
 pytestmark = pytest.mark.timeout(20)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import loaderx as lx
-from loaderx import scheduler
 from loaderx import transforms as T  # noqa: N812 - as its users call it
+from loaderx.batch import scheduler
 
 ROWS = 100
 BATCH = 64

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 import loaderx as lx
 from loaderx import kernels
 from loaderx import transforms as T  # noqa: N812
-from loaderx.iterator import LoaderIterator, Stats
 from loaderx.output.dlpack import DLPackArray
+from loaderx.run.iterator import LoaderIterator, Stats
 
 Images = NDArray[np.uint8]
 

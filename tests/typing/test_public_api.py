@@ -9,7 +9,7 @@ from pathlib import Path
 from mypy import api
 
 from loaderx import DataLoader
-from loaderx.batch_types import CommonOptions, HookOptions, Options, SingleOptions
+from loaderx.batch.batch_types import CommonOptions, HookOptions, Options, SingleOptions
 
 REPOSITORY = Path(__file__).parents[2]
 CASES = "tests/typing/public_api.py"

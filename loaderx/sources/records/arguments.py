@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from loaderx.cores import cores
 from loaderx.errors import ArgumentError
+from loaderx.process.cores import cores
 from loaderx.sources.npy import MappedFile
 
 from .content import Content, check_storable
 from .encoding import Encoding
-from .incoming import Rows, Stream
+from .inputs import ArrayInput, IterableInput
 
 LEVELS = -131072, 22
 # Of records in a group, and of threads.
@@ -55,7 +55,7 @@ def given_content(dtype: DTypeLike | None, shape: tuple[int | None, ...] | None)
     return Content(element, lengths)
 
 
-def records_of(data: Any, given: Content | None, group: int) -> Rows | Stream:
+def records_of(data: Any, given: Content | None, group: int) -> ArrayInput | IterableInput:
     """What is to be written."""
 
     def nothing() -> None:
@@ -79,12 +79,12 @@ def records_of(data: Any, given: Content | None, group: int) -> Rows | Stream:
             )
         if len(array) == 0:
             raise ArgumentError(f"`data` has no rows: its shape is {array.shape}.")
-        return Rows(array, group, check)
+        return ArrayInput(array, group, check)
     if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
         raise TypeError(
             f"`data` is a {type(data).__name__}: pass an array, the path of a .npy file or an iterable."
         )
-    return Stream(data, group, given)
+    return IterableInput(data, group, given)
 
 
 def target_of(path: str | os.PathLike[str]) -> Path:

@@ -12,7 +12,7 @@ from loaderx.errors import ArgumentError, DataError
 from loaderx.sources.object import ObjectSource
 from loaderx.sources.source import (
     Array,
-    RecordSource,
+    FieldsSource,
     Rows,
     RowSpec,
     Source,
@@ -23,7 +23,7 @@ from loaderx.spec import Spec, check_dtype
 
 from .file import VERIFY, Verify
 from .paths import PathLike, record_paths
-from .reader import Kept, PackageReader, Reader, open_reader
+from .reader import ChunkCache, PackageReader, Reader, open_reader
 from .rows import LengthRows, RecordRows, checked_rows
 
 Shape = Sequence[int | None]
@@ -64,7 +64,7 @@ class ARDataset(Source):
             raise ArgumentError("`decode` makes the rows; `dtype` and `shape` go without it.")
         if decode is not None and not callable(decode):
             raise ArgumentError(f"`decode` (={decode!r}) must be callable.")
-        kept = Kept()
+        kept = ChunkCache()
         readers = [
             open_reader(file, VERIFY[verify], bool(mmap), kept) for file in record_paths(path)
         ]
@@ -110,14 +110,14 @@ class ARDataset(Source):
             "data": RecordRows(readers, spec, VERIFY[verify], padding),
             "length": LengthRows(readers, spec.nbytes // int(pad_to), int(pad_to)),
         }
-        self.rows = RecordSource(fields, main="data")
+        self.rows = FieldsSource(fields, main="data")
 
     @property
     def spec(self) -> RowSpec:
         return self.rows.spec
 
     @property
-    def inner(self) -> Source:
+    def unwrapped(self) -> Source:
         return self.rows
 
     def __len__(self) -> int:

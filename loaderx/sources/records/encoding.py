@@ -9,7 +9,7 @@ import zstandard
 
 from loaderx.kernels.framing import SIMPLE, VARINT_BYTES, write_heads
 
-from .incoming import Block, Bytes, Numbers, Records
+from .inputs import Block, Bytes, Numbers, Records
 from .varints import varint, varints_of
 
 # What array_record's own writer takes, and says so in the footer.

@@ -7,25 +7,25 @@ import numpy as np
 from loaderx.kernels.framing import ENTRY_BYTES, write_entries
 
 from .content import Content
+from .cursor import FileCursor, Placed, padding_from
 from .encoding import Chunks, Encoding
 from .format import CONTENT_FIELD, MAGIC
-from .incoming import Numbers, Records, joined
-from .placing import Layout, Placed, padding_from
+from .inputs import Numbers, Records, joined
 from .varints import field, varint
 
 # Of chunks: where each begins, how many bytes its records have, and how many it has.
 Entries = tuple[Numbers, Numbers, Numbers]
 
 
-def closing(
-    layout: Layout, index: list[Entries], encoding: Encoding, content: Content
+def trailer(
+    cursor: FileCursor, index: list[Entries], encoding: Encoding, content: Content
 ) -> Iterator[Placed]:
     """All that is still to be written when every record is."""
     footer = _footer(index, encoding, content)
-    postscript = _postscript(layout.position)
+    postscript = _postscript(cursor.position)
     for chunks in (footer, postscript):
-        yield layout.place(chunks)
-        yield from map(layout.place, padding_from(layout.position))
+        yield cursor.place(chunks)
+        yield from map(cursor.place, padding_from(cursor.position))
 
 
 def _footer(index: list[Entries], encoding: Encoding, content: Content) -> Chunks:

@@ -64,7 +64,7 @@ class DirectReader(Reader):
         self.file.check_size()
 
 
-class Kept:
+class ChunkCache:
     """Decompressed chunks of all files of a data set, those used last. Threads that need one at once wait for it."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Kept:
         self._busy: dict[tuple[RecordFile, int], threading.Lock] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Kept, ()
+        return ChunkCache, ()
 
     def chunk(self, file: RecordFile, number: int) -> tuple[Bytes, Numbers]:
         """A chunk of a file, which is read unless it is kept."""
@@ -110,7 +110,7 @@ class Kept:
 class GroupReader(Reader):
     """A file of several records per chunk, of which all must be decompressed for any of them."""
 
-    def __init__(self, file: RecordFile, kept: Kept) -> None:
+    def __init__(self, file: RecordFile, kept: ChunkCache) -> None:
         self._file = file
         self.path = file.path
         self.metadata = file.metadata
@@ -174,7 +174,7 @@ class PackageReader(Reader):
         return [np.frombuffer(record, np.uint8) for record in found]
 
 
-def open_reader(path: Path, verify: int, mapped: bool, kept: Kept) -> Reader:
+def open_reader(path: Path, verify: int, mapped: bool, kept: ChunkCache) -> Reader:
     """The fastest way there is to the records of a file."""
     file = None
     try:

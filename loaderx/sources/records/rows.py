@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from loaderx.errors import DataError
 from loaderx.kernels import chunks
-from loaderx.kernels.calls import address_of
+from loaderx.kernels.calls import function_address
 from loaderx.kernels.row_layout import RowLayout, row_layout
 from loaderx.sources.array import FEW_FILES
-from loaderx.sources.located import Located, addresses_in, located_in
-from loaderx.sources.source import LocatedSource, Rows, owners_of
+from loaderx.sources.row_addresses import RowAddresses, addresses_in, addresses_of_rows
+from loaderx.sources.source import AddressableSource, Rows, owners_of
 from loaderx.spec import Spec
 
 from .file import REASONS
@@ -20,7 +20,7 @@ from .reader import DirectReader, Reader, as_row
 from .worker import worker
 
 
-class RecordRows(LocatedSource):
+class RecordRows(AddressableSource):
     """Rows of one shape; of records of any length along the first axis if `padding` is a row to fill them up from."""
 
     def __init__(
@@ -83,22 +83,22 @@ class RecordRows(LocatedSource):
         return self._layout
 
     @property
-    def fetches(self) -> bool:
+    def has_fetcher(self) -> bool:
         return True
 
     @property
-    def heavy(self) -> bool:
+    def cpu_bound(self) -> bool:
         return not np.all(self._settings[:, chunks.SHORTCUT])
 
     @property
-    def divisible(self) -> bool:
+    def splittable(self) -> bool:
         # Threads that share a batch would decompress the same chunks.
         return self._direct
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def locate(self, rows: Rows) -> Located:
+    def locate(self, rows: Rows) -> RowAddresses:
         entries = np.empty((len(rows), chunks.ENTRY_WORDS), np.int64)
         addresses = np.empty(len(rows), np.int64)
         chunks.locate_records(
@@ -110,9 +110,9 @@ class RecordRows(LocatedSource):
                 reader.check_size()
         else:
             hold += self._bring(rows, entries)
-        return Located(
+        return RowAddresses(
             addresses,
-            fetcher=address_of(chunks.read_record, 3),
+            fetcher=function_address(chunks.read_record, 3),
             worker=worker(self._scratch).address,
             hold=hold,
             failure=lambda place, reason: self._failure(int(rows[place]), reason),
@@ -192,7 +192,7 @@ def check_sizes(readers: Sequence[Reader], spec: Spec) -> None:
             reader.file.sizes = np.broadcast_to(np.int64(spec.nbytes), len(reader))
 
 
-class LengthRows(LocatedSource):
+class LengthRows(AddressableSource):
     """How long each record is along its first axis."""
 
     def __init__(self, readers: Sequence[Reader], step: int, most: int) -> None:
@@ -213,12 +213,12 @@ class LengthRows(LocatedSource):
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def locate(self, rows: Rows) -> Located:
+    def locate(self, rows: Rows) -> RowAddresses:
         sizes = np.empty(len(rows), np.int64)
         for owner, places in owners_of(rows, self._starts).items():
             sizes[places] = self._readers[owner].sizes(rows[places] - self._starts[owner])
         lengths = np.minimum(sizes // self._step, self._most).astype(np.int32)
-        return located_in(lengths)
+        return addresses_of_rows(lengths)
 
 
 def _read_chunks(

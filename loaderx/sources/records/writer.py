@@ -12,10 +12,10 @@ from tqdm import tqdm
 from loaderx.errors import ArgumentError
 
 from .arguments import encoding_of, given_content, records_of, target_of, threads_of
+from .cursor import FileCursor, frame, signature
 from .encoding import Encoding
-from .footer import Entries, closing
-from .incoming import Rows, Stream
-from .placing import Layout, frame, signature
+from .footer import Entries, trailer
+from .inputs import ArrayInput, IterableInput
 from .replacing import replacing
 
 Item = TypeVar("Item")
@@ -66,20 +66,20 @@ def write_array_record(
 
 def _write(
     file: BinaryIO,
-    records: Rows | Stream,
+    records: ArrayInput | IterableInput,
     encoding: Encoding,
     threads: int,
     written: Callable[[int], Any],
 ) -> None:
     """The whole file, from the signature to the last padding."""
-    layout = Layout()
-    file.write(frame(layout.place(signature())).data)
+    cursor = FileCursor()
+    file.write(frame(cursor.place(signature())).data)
     index: list[Entries] = []
     # Not `with`: when something fails, blocks not yet begun are dropped.
     pool = ThreadPoolExecutor(threads, "loaderx-writer")
     try:
         encoded = in_order(pool, encoding.encode, records.blocks(BLOCK_BYTES), threads + 1)
-        placed = map(layout.place, encoded)
+        placed = map(cursor.place, encoded)
         framed = in_order(pool, lambda place: (place, frame(place)), placed, threads)
         for (chunks, begins), memory in framed:
             file.write(memory.data)
@@ -89,7 +89,7 @@ def _write(
         pool.shutdown(cancel_futures=True)
     if not index:
         raise ArgumentError("`data` has no records: there is nothing to write.")
-    for last in closing(layout, index, encoding, records.content()):
+    for last in trailer(cursor, index, encoding, records.content()):
         file.write(frame(last).data)
 
 

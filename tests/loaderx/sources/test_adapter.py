@@ -20,7 +20,7 @@ from loaderx import (
     pipeline,
     transforms,
 )
-from loaderx.sources import LocatedSource, RecordSource, as_source
+from loaderx.sources import AddressableSource, FieldsSource, as_source
 from tests.loaderx.sources.rows import assert_delivers, assert_same, one_pass, values
 
 
@@ -44,7 +44,7 @@ def test_a_list_of_numbers_is_a_source(numbers, dtype):
 
 
 def test_a_list_of_numbers_is_on_the_compiled_path():
-    assert isinstance(as_source([3, 1, 2]), LocatedSource)
+    assert isinstance(as_source([3, 1, 2]), AddressableSource)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_range_of_any_length_costs_nothing():
 def test_a_jax_array_is_a_source(dtype):
     array = jnp.arange(12).reshape(6, 2).astype(dtype)
     source = as_source(array)
-    assert isinstance(source, LocatedSource)
+    assert isinstance(source, AddressableSource)
     assert source.spec == Spec((2,), array.dtype)
     assert_same(source[:], np.asarray(array))
     assert_same(one_pass(source), np.asarray(array))
@@ -131,7 +131,7 @@ FRAME = {"a": np.array([1, 2, 3]), "b": np.array([0.5, 1.5, 2.5]), "c": np.array
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pl.LazyFrame])
 def test_a_frame_is_a_dict_of_its_columns(frame):
     source = as_source(frame(FRAME))
-    assert isinstance(source, RecordSource)
+    assert isinstance(source, FieldsSource)
     assert_delivers(source, FRAME)
 
 

@@ -42,11 +42,11 @@ def test_datasets_are_added_and_selected_field_by_field(folder):
 
 
 def test_the_fields_of_a_dataset_stay_on_the_compiled_path(folder):
-    from loaderx.sources import LocatedSource
+    from loaderx.sources import AddressableSource
 
     dataset = Dataset(folder, "images.npy", "classes.npy")
     for view in (dataset, dataset.select([1, 2]), dataset.split(0.5)[0], dataset + dataset):
-        assert all(isinstance(field, LocatedSource) for field in view.fields.values())
+        assert all(isinstance(field, AddressableSource) for field in view.fields.values())
 
 
 def test_a_dataset_is_delivered_as_a_dict(folder):

@@ -11,7 +11,7 @@ from datasets import Array2D, Array3D, ClassLabel, Features, List, Value
 from PIL import Image
 
 from loaderx import ArgumentError, DataError, DataLoader, Spec
-from loaderx.sources import LocatedSource, ObjectSource
+from loaderx.sources import AddressableSource, ObjectSource
 from loaderx.sources.hugging_face import HFDataset
 from tests.loaderx.sources.loading import assert_loads
 from tests.loaderx.sources.rows import assert_delivers, assert_same, values
@@ -44,7 +44,7 @@ def picked(rows, numbers):
 
 def assert_in_place(source):
     """No column goes through Python code."""
-    assert all(isinstance(field, LocatedSource) for field in source.fields.values())
+    assert all(isinstance(field, AddressableSource) for field in source.fields.values())
 
 
 def test_the_columns_of_a_data_set_are_fields():
@@ -160,7 +160,7 @@ def test_images_are_decoded_row_by_row_and_labels_read_in_place():
     )
     source = HFDataset(dataset)
     assert isinstance(source.fields["image"], ObjectSource)
-    assert isinstance(source.fields["label"], LocatedSource)
+    assert isinstance(source.fields["label"], AddressableSource)
     assert_loads(source, {"image": pixels, "label": labels})
     assert_delivers(
         HFDataset(dataset.select([3, 1, 1, 4])),

@@ -18,8 +18,8 @@ from loaderx import (
     transforms,
     write_array_record,
 )
-from loaderx.picking import Mixed
-from loaderx.sources import LocatedSource, RecordSource, as_source
+from loaderx.sources import AddressableSource, FieldsSource, as_source
+from loaderx.stream.sampling import MixtureSampler
 from tests.loaderx.sources.rows import assert_same, values
 
 pytestmark = pytest.mark.timeout(60)
@@ -43,8 +43,8 @@ def taken(loader, steps=10**6):
         return list(itertools.islice(iterator, steps))
 
 
-def picker_of(shares=(Fraction(7, 10), Fraction(3, 10)), seed=3, shuffle=True):
-    return Mixed([30, 12], list(shares), seed, shuffle)
+def sampler_of(shares=(Fraction(7, 10), Fraction(3, 10)), seed=3, shuffle=True):
+    return MixtureSampler([30, 12], list(shares), seed, shuffle)
 
 
 def write_records(path, rows):
@@ -72,7 +72,7 @@ def test_the_rows_of_a_mixture_are_those_of_its_parts(kind, tmp_path):
     assert_same(mixed[:], IMAGES)
     assert_same(mixed[[41, 0, 30]], IMAGES[[41, 0, 30]])
     loader = loader_of(mixed, seed=1)
-    expected = picker_of([Fraction(2, 3), Fraction(1, 3)], seed=1).rows_at(np.arange(16, 24))
+    expected = sampler_of([Fraction(2, 3), Fraction(1, 3)], seed=1).rows_at(np.arange(16, 24))
     np.testing.assert_array_equal(loader.indices(2), expected)
     assert_same(loader.batch(2), IMAGES[expected])
 
@@ -103,10 +103,10 @@ def test_dicts_of_sources_can_be_mixed():
 
 
 def test_arrays_stay_on_the_compiled_path():
-    assert isinstance(mixture().inner, LocatedSource)
+    assert isinstance(mixture().inner, AddressableSource)
     fields = Mixture({"a": ({"x": WEB}, 1), "b": ({"x": BOOKS}, 1)}).inner
-    assert isinstance(fields, RecordSource)
-    assert isinstance(fields.fields["x"], LocatedSource)
+    assert isinstance(fields, FieldsSource)
+    assert isinstance(fields.fields["x"], AddressableSource)
 
 
 def test_one_part_is_a_loader_that_shuffles():
@@ -127,10 +127,10 @@ def test_labels_can_stand_beside_a_mixture():
 @pytest.mark.parametrize("workers", [1, 3])
 def test_batches_are_the_rows_at_their_positions(shuffle, workers):
     loader = loader_of(shuffle=shuffle, workers=workers)
-    picker = picker_of(shuffle=shuffle)
+    sampler = sampler_of(shuffle=shuffle)
     batches = taken(loader, 40)
     for step, batch in enumerate(batches):
-        rows = picker.rows_at(np.arange(step * 8, step * 8 + 8))
+        rows = sampler.rows_at(np.arange(step * 8, step * 8 + 8))
         np.testing.assert_array_equal(batch, ALL[rows])
         np.testing.assert_array_equal(loader.indices(step), rows)
         np.testing.assert_array_equal(loader.batch(step), batch)
@@ -165,7 +165,7 @@ def test_an_epoch_has_as_many_samples_as_the_parts_have_rows(remainder, sizes):
     loader = loader_of(num_epochs=2, remainder=remainder)
     batches = taken(loader)
     assert len(loader) == len(sizes)
-    stream = ALL[picker_of().rows_at(np.arange(84))]
+    stream = ALL[sampler_of().rows_at(np.arange(84))]
     if remainder == "pad":
         assert [len(batch) for batch, _ in batches] == sizes
         valid = [batch[mask] for batch, mask in batches]

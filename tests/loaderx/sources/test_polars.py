@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from loaderx import ArgumentError, DataError, DataLoader, Spec
-from loaderx.sources import LocatedSource
+from loaderx.sources import AddressableSource
 from loaderx.sources.polars import PolarsDataset
 from tests.loaderx.sources.loading import assert_loads
 from tests.loaderx.sources.rows import assert_delivers, assert_same, values
@@ -39,7 +39,7 @@ def test_numbers_are_read_where_they_lie():
     frame = frame_of(ROWS)
     source = PolarsDataset(frame)
     for name, field in source.fields.items():
-        assert isinstance(field, LocatedSource)
+        assert isinstance(field, AddressableSource)
         lies = frame[name].to_numpy(allow_copy=False).ctypes.data
         assert field.locate(np.zeros(1, np.int64)).addresses[0] == lies
 

@@ -113,7 +113,7 @@ def test_a_chunk_that_two_threads_read_at_once_counts_once():
                 kept.chunk(self, number)
             return chunk
 
-    kept = reader.Kept()
+    kept = reader.ChunkCache()
     file = File()
     for _ in range(3):
         assert kept.chunk(file, 0) is chunk

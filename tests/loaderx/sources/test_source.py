@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loaderx import NPDataset, concatenate
-from loaderx.sources import RecordSource, as_source
+from loaderx.sources import FieldsSource, as_source
 from tests.loaderx.sources.rows import assert_same, values
 
 ROWS = 9
@@ -86,7 +86,7 @@ def test_rows_are_selected_as_in_numpy(kind, key):
 @settings(deadline=None)  # The first call may compile.
 @given(key=keys)
 def test_a_record_selects_the_rows_of_all_its_fields(key):
-    record = RecordSource({"data": NPDataset(ARRAY), "label": NPDataset(LABELS)})
+    record = FieldsSource({"data": NPDataset(ARRAY), "label": NPDataset(LABELS)})
     expected = outcome(ARRAY, key)
     if expected is IndexError:
         assert outcome(record, key) is IndexError

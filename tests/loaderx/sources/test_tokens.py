@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from loaderx import ArgumentError, DataError, DataLoader, Spec
 from loaderx import transforms as T  # noqa: N812 - as users write it
-from loaderx.sources import LocatedSource
+from loaderx.sources import AddressableSource
 from loaderx.sources.tokens import TokenDataset
 
 
@@ -148,7 +148,7 @@ def test_nothing_is_copied_before_it_is_read():
     source = TokenDataset(tokens, 10)
     tokens[:] = np.arange(1000)
     np.testing.assert_array_equal(source[3]["inputs"], np.arange(30, 40))
-    assert all(isinstance(field, LocatedSource) for field in source.fields.values())
+    assert all(isinstance(field, AddressableSource) for field in source.fields.values())
 
 
 def test_windows_are_selected_split_and_added_like_other_rows(raw):

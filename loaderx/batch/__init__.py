@@ -1,0 +1,1 @@
+"""Batch: planned, scheduled, filled and finished."""

@@ -1,0 +1,159 @@
+"""Building of one batch, from its rows to what the consumer gets: begin, fill, finish."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.buffers import Pool
+from loaderx.errors import annotate
+from loaderx.output import HandOff
+from loaderx.output.base import Hooked
+from loaderx.output.numpy import NumpyHandOff
+from loaderx.sources.source import RowSpec, assemble
+from loaderx.spec import Spec
+from loaderx.stream.order import Order
+from loaderx.stream.remainder import Span
+
+from .in_progress import BatchInProgress
+from .planner import BatchPlanner
+
+MASK = "mask"
+MASK_SPEC = Spec((), np.bool_)
+MOST_ROWS_IN_NOTE = 16
+
+
+@dataclass(frozen=True)
+class BatchBuilder:
+    """All that a batch depends on. It holds no state of an iterator, so any number of them may share it.
+
+    A batch is begun, then filled part by part, in any thread, then finished: mask, hook and hand-off. Errors on the way
+    get a note with the step and the rows.
+    """
+
+    planner: BatchPlanner
+    structure: RowSpec
+    hook: Callable[[Any], Any] | None
+    hand_off: HandOff
+    mask_pool: Pool | None
+
+    @property
+    def order(self) -> Order:
+        """Which rows make up which batch."""
+        return self.planner.order
+
+    @functools.cached_property
+    def description(self) -> str:
+        """The fields of the data and what they consist of, by which a saved state is compared."""
+        # In any order: a dict with its fields in another one is the same data.
+        fields = ", ".join(
+            sorted({f"{field.origin}: {field.raw}" for field in self.planner.fields})
+        )
+        sampler = self.order.sampler
+        return fields if sampler is None else f"{fields}; {sampler.describe()}"
+
+    @functools.cached_property
+    def _specs(self) -> dict[str, Spec]:
+        """The arrays of a batch."""
+        specs = {field.name: field.spec for field in self.planner.fields}
+        return specs if self.mask_pool is None else {**specs, MASK: MASK_SPEC}
+
+    @functools.cached_property
+    def compiled(self) -> bool:
+        """Whether no Python code of a user takes part."""
+        return self.hook is None and self.planner.compiled
+
+    def for_calling_thread(self) -> "BatchBuilder":
+        """Return the builder for the default device of the calling thread: this one while that is the same.
+
+        Workers are other threads, and may have another default.
+        """
+        hand_off = self.hand_off.for_calling_thread()
+        return self if hand_off is self.hand_off else dataclasses.replace(self, hand_off=hand_off)
+
+    def for_pictures(self, size: int) -> "BatchBuilder":
+        """Return a builder of batches of `size` NumPy arrays, without mask and hook."""
+        order = dataclasses.replace(self.order, batch_size=size)
+        return BatchBuilder(
+            planner=BatchPlanner(self.planner.groups, order, 1, 1),
+            structure={field.name: field.spec for field in self.planner.fields},
+            hook=None,
+            hand_off=NumpyHandOff(),
+            mask_pool=None,
+        )
+
+    def build(self, step: int, span: Span) -> Any:
+        """A whole batch in this thread."""
+        in_progress = self.begin(step, span)
+        for phase in range(in_progress.phases):
+            for part in range(in_progress.parts(phase)):
+                self.fill(in_progress, phase, part)
+        return self.finish(in_progress)
+
+    def begin(self, step: int, span: Span) -> BatchInProgress:
+        """Rows and memory of a batch."""
+        try:
+            return BatchInProgress(self.planner, step, span)
+        except Exception as error:
+            explain(error, step, None)
+            raise
+
+    def fill(self, in_progress: BatchInProgress, phase: int, part: int) -> None:
+        """One part of the samples in one phase."""
+        try:
+            in_progress.fill(phase, part)
+        except Exception as error:
+            explain(error, in_progress.step, in_progress.part_rows(phase, part))
+            raise
+
+    def finish(self, in_progress: BatchInProgress) -> Any:
+        """Mask, hook and hand-off."""
+        try:
+            return self._finish(in_progress)
+        except Exception as error:
+            explain(error, in_progress.step, in_progress.rows)
+            raise
+
+    def _finish(self, in_progress: BatchInProgress) -> Any:
+        span = in_progress.span
+        arrays = list(in_progress.arrays)
+        if self.mask_pool is not None:
+            blocks = self.hand_off.blocks(MASK, MASK_SPEC, span.size)
+            arrays.append([self._mask(span, start, stop) for start, stop in blocks])
+        if self.hook is None:
+            delivered = self.hand_off.deliver(self._specs, arrays, span.size)
+            return assemble(self.structure, delivered)
+        whole = [blocks[0] if len(blocks) == 1 else np.concatenate(blocks) for blocks in arrays]
+        batch = self.hook(assemble(self.structure, whole))
+        return self.hand_off.deliver_hooked(batch, Hooked(whole, in_progress.local, span.size))
+
+    def _mask(self, span: Span, start: int, stop: int) -> NDArray[np.bool_]:
+        """Which of some places of a batch are no padding."""
+        assert self.mask_pool is not None
+        mask = self.mask_pool.lease((stop - start,), np.dtype(np.bool_))
+        mask[:] = np.arange(start, stop) < span.valid
+        return mask
+
+
+def with_mask(structure: RowSpec) -> RowSpec:
+    """The structure of the rows with a mask added to it."""
+    if isinstance(structure, dict):
+        return {**structure, MASK: MASK_SPEC}
+    return (structure, MASK_SPEC) if isinstance(structure, Spec) else (*structure, MASK_SPEC)
+
+
+def explain(error: Exception, step: int, rows: NDArray[np.int64] | None) -> None:
+    """Note in an exception which batch it belongs to."""
+    annotate(error, "while building step", f"{step}{_rows_text(rows)}")
+
+
+def _rows_text(rows: NDArray[np.int64] | None) -> str:
+    if rows is None:
+        return ""
+    shown = ", ".join(str(row) for row in rows[:MOST_ROWS_IN_NOTE])
+    more = f", ... ({len(rows)} rows)" if len(rows) > MOST_ROWS_IN_NOTE else ""
+    return f", rows [{shown}{more}]"

@@ -1,0 +1,178 @@
+"""A batch while it is being filled: phase by phase, each in parts that several threads fill at once."""
+
+from bisect import bisect_right
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.sources import AddressableSource
+from loaderx.sources.row_addresses import RowAddresses, addresses_of_rows
+from loaderx.sources.source import store
+from loaderx.stream import ranges
+from loaderx.stream.ranges import Ranges
+from loaderx.stream.remainder import Span
+
+from .planner import BatchPlanner
+
+
+class BatchInProgress:
+    """A batch being filled: phase by phase, each in any number of parts."""
+
+    def __init__(self, planner: BatchPlanner, step: int, span: Span) -> None:
+        self.step = step
+        self.span = span
+        self._planner = planner
+        self._plan = planner.plan(span)
+        self.phases = planner.phases
+        gather = planner.shuffled_gather
+        self._gather = gather if gather is not None and gather.reaches(span) else None
+        self._rows: NDArray[np.int64] | None = None
+        if self._gather is None:
+            positions = planner.order.positions(span, self._plan.places)
+            self._rows = planner.order.rows_at(positions)
+            self._positions = positions if planner.transformed else self._rows
+        # field -> its blocks
+        self.arrays = [
+            [pool.lease((stop - start, *field.spec.shape), field.spec.dtype) for start, stop in own]
+            for field, pool, own in zip(
+                planner.fields, planner.pools, self._plan.blocks, strict=True
+            )
+        ]
+        # What a field is between two phases, where it is mixed with other samples of the batch.
+        self._intermediate = [
+            pool.lease((span.size, *spec.shape), spec.dtype)
+            for pool, spec in zip(
+                planner.intermediate_pools, planner.intermediate_specs, strict=True
+            )
+        ]
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The rows that are read here."""
+        if self._rows is None:
+            self._rows = self._planner.order.rows_of(self.span)
+        return self._rows
+
+    @property
+    def local(self) -> Ranges:
+        """The places of the batch that the arrays of this process hold."""
+        return ranges.union(self._plan.blocks[0])
+
+    def parts(self, phase: int) -> int:
+        """Into how many parts a phase is divided."""
+        return len(self._plan.parts[phase])
+
+    def part_rows(self, phase: int, part: int) -> NDArray[np.int64]:
+        """The rows of a part, for messages."""
+        stretches = ranges.union(stretch for _, stretch in self._plan.parts[phase][part])
+        found = [self.rows[self._numbers(*stretch)] for stretch in stretches]
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def fill(self, phase: int, part: int) -> None:
+        """Take the samples of one part through one phase."""
+        if self._gather is not None:
+            # All fields have the same places.
+            start, stop = self._plan.parts[0][part][0][1]
+            self._gather.fill(self.span, start, stop, [blocks[0] for blocks in self.arrays])
+            return
+        for number, (start, stop) in self._plan.parts[phase][part]:
+            if phase == 0:
+                self._read(number, start, stop)
+                continue
+            whole = self._intermediate[self._planner.intermediate[number, phase - 1]]
+            self._run(number, phase, start, stop, addresses_of_rows(whole[start:stop]), whole)
+
+    def _numbers(self, start: int, stop: int) -> slice:
+        """Where places of the batch stand among those that are read."""
+        if self._plan.places is not None:
+            stop -= start
+            start = int(np.searchsorted(self._plan.places, start))
+            stop += start
+        return slice(start, stop)
+
+    def _read(self, number: int, start: int, stop: int) -> None:
+        """Rows of one source, and the first phase of its fields."""
+        group, first = self._planner.groups[number], self._planner.firsts[number]
+        rows = self.rows[self._numbers(start, stop)]
+        field = group.fields[0]
+        source = group.source
+        if len(group.fields) == 1 and isinstance(source, AddressableSource):
+            if field.chain is None:
+                block = self._block(first, start, stop)
+                assert block is not None
+                source.read(rows, (block,))
+                return
+            if (
+                source.layout.offsets is None
+                and not field.chain.needs_samples
+                and field.chain.phases[0].segments
+            ):
+                self._run(first, 0, start, stop, source.locate(rows), None)
+                return
+        targets: dict[int, NDArray[Any]] = {}
+        for offset, (field, column) in enumerate(zip(group.fields, group.columns, strict=True)):
+            target = None if field.chain is not None else self._block(first + offset, start, stop)
+            if target is None and column not in targets:
+                spec = field.raw if field.chain is not None else field.spec
+                target = np.empty((stop - start, *spec.shape), spec.dtype)
+            if target is not None:
+                targets[column] = target
+        source.read(rows, [targets[column] for column in sorted(targets)])
+        for offset, (field, column) in enumerate(zip(group.fields, group.columns, strict=True)):
+            if field.chain is not None:
+                samples = targets[column]
+                beside = [own.origin for own in group.fields]
+                located = addresses_of_rows(samples)
+                length, boxes = field.chain.length, field.chain.boxes
+                if length in beside:
+                    lengths = targets[group.columns[beside.index(length)]]
+                    located.lengths = lengths.astype(np.int64)
+                if boxes in beside:
+                    located.boxes = targets[group.columns[beside.index(boxes)]]
+                self._run(first + offset, 0, start, stop, located, samples)
+
+    def _run(
+        self,
+        number: int,
+        phase: int,
+        start: int,
+        stop: int,
+        located: RowAddresses,
+        samples: NDArray[Any] | None,
+    ) -> None:
+        chain = self._planner.fields[number].chain
+        assert chain is not None
+        if phase < len(chain.phases) - 1:
+            out = self._intermediate[self._planner.intermediate[number, phase]][start:stop]
+        else:
+            block = self._block(number, start, stop)
+            if block is None:
+                return
+            out = block
+        spec = chain.phases[phase].output
+        target = out if out.dtype == spec.dtype else np.empty(out.shape, spec.dtype)
+        own = self._numbers(start, stop)
+        if chain.length is not None and located.lengths is None:
+            lengths = self._planner.values_of(chain.length, self.rows[own])
+            located.lengths = lengths.astype(np.int64)
+        if chain.boxes is not None and located.boxes is None:
+            located.boxes = self._planner.values_of(chain.boxes, self.rows[own])
+        chain.run(phase, start, self.span.position, self._positions[own], located, samples, target)
+        if target is not out:
+            store(target, self.rows[own], out)
+
+    def _block(self, number: int, start: int, stop: int) -> NDArray[Any] | None:
+        """The memory of places of a field, which no part has of two blocks; None if they are not wanted."""
+        blocks = self._plan.blocks[number]
+        found = bisect_right(blocks, (start, self.span.size)) - 1
+        if found < 0 or blocks[found][1] < stop:
+            return None
+        first = blocks[found][0]
+        memory: NDArray[Any] = self.arrays[number][found][start - first : stop - first]
+        return memory
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the host arrays."""
+        return self._plan.nbytes

@@ -1,0 +1,218 @@
+"""Planning of batches: which places of a batch this process fills, in which parts and phases, into which memory.
+
+A process fills only the places of a batch that its devices hold, and those that are mixed into them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaderx.buffers import Pool
+from loaderx.compiler.chain import Chain
+from loaderx.sources import AddressableSource, Source
+from loaderx.sources.source import specs_of
+from loaderx.spec import Spec
+from loaderx.stream import ranges
+from loaderx.stream.order import Order
+from loaderx.stream.ranges import Range, Ranges
+from loaderx.stream.remainder import Span
+
+from .scheduler import Scheduler, Workload
+from .shuffled_gather import ShuffledGather
+
+# (field, batch size) -> the stretches of the batch that are one array each in this process
+Blocks = Callable[["Field", int], Ranges]
+# What a part consists of: the number of a source in the first phase and of a field in others, and places of the batch.
+Part = list[tuple[int, Range]]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One array of a batch: its name, the spec its rows are delivered in, that of the source, and what lies between."""
+
+    name: str
+    spec: Spec
+    raw: Spec
+    chain: Chain | None = None
+
+    @property
+    def origin(self) -> str:
+        """The field of the data that it is made of."""
+        return self.name if self.chain is None else self.chain.origin
+
+    @property
+    def phases(self) -> int:
+        """How often it must be waited for all samples of a batch, and once more."""
+        return 1 if self.chain is None else len(self.chain.phases)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A source and the fields that it fills: columns[k] is what the source gives for fields[k]."""
+
+    source: Source
+    fields: tuple[Field, ...]
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which places of a batch are filled here, phase by phase."""
+
+    blocks: list[Ranges]
+    # The places of the batch of which rows are read; None is all.
+    places: NDArray[np.int64] | None
+    # phase -> parts
+    parts: list[list[Part]]
+    # Bytes of the host arrays.
+    nbytes: int
+
+
+class BatchPlanner:
+    """Plans of batches: all that is known of a batch before its rows are."""
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        order: Order,
+        workers: int,
+        prefetch: int,
+        blocks: Blocks | None = None,
+        *,
+        hooked: bool = False,
+    ) -> None:
+        self.groups = tuple(groups)
+        self.order = order
+        self.fields = tuple(field for group in groups for field in group.fields)
+        # The number of the first field of every group.
+        self.firsts = [0, *np.cumsum([len(group.fields) for group in groups]).tolist()][:-1]
+        chains = [field.chain for field in self.fields]
+        self.transformed = any(chain is not None for chain in chains)
+        self.phases = max(field.phases for field in self.fields)
+        # (field, phase) -> which of the arrays between phases.
+        self.intermediate: dict[tuple[int, int], int] = {}
+        self.intermediate_specs: list[Spec] = []
+        for number, chain in enumerate(chains):
+            for phase in range(0 if chain is None else len(chain.phases) - 1):
+                assert chain is not None
+                self.intermediate[number, phase] = len(self.intermediate_specs)
+                self.intermediate_specs.append(chain.phases[phase].output)
+        # Whether no Python code of a user takes part; what that costs is not known from the bytes.
+        self.compiled = all(
+            isinstance(group.source, AddressableSource)
+            and all(field.chain is None or field.chain.compiled for field in group.fields)
+            for group in groups
+        )
+        self._blocks = blocks or (lambda _field, size: ((0, size),))
+        self.shuffled_gather = None
+        if blocks is None and not self.transformed and len(self.fields) == len(groups):
+            sources = [group.source for group in groups]
+            specs = [field.spec for field in self.fields]
+            self.shuffled_gather = ShuffledGather.of(order, sources, specs)
+        self._plans: dict[int, Plan] = {}
+
+        size = order.batch_size
+        own = [self._blocks(field, size) for field in self.fields]
+        workload = Workload(
+            rows=max(ranges.count(ranges.union(blocks)) for blocks in own),
+            row_bytes=sum(max(field.spec.nbytes, field.raw.nbytes) for field in self.fields),
+            compiled=self.compiled,
+            hooked=hooked,
+            copied=self.shuffled_gather is not None,
+            cpu_bound=self.transformed
+            or any(
+                isinstance(group.source, AddressableSource) and group.source.cpu_bound
+                for group in groups
+            ),
+            splittable=all(group.source.splittable for group in groups),
+        )
+        self.scheduler = Scheduler(workload, workers, prefetch)
+        self.pools = [
+            self.pool(field.spec, blocks) for field, blocks in zip(self.fields, own, strict=True)
+        ]
+        self.intermediate_pools = [
+            self.pool(spec, ((0, size),)) for spec in self.intermediate_specs
+        ]
+
+    def values_of(self, origin: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Return what a field of the data set has in these rows, for a field next to it."""
+        group, column = next(
+            (group, column)
+            for group in self.groups
+            for field, column in zip(group.fields, group.columns, strict=True)
+            if field.origin == origin
+        )
+        specs = specs_of(group.source.spec)
+        read = [np.empty((len(rows), *spec.shape), spec.dtype) for spec in specs]
+        group.source.read(rows, read)
+        return read[column]
+
+    def pool(self, spec: Spec, blocks: Ranges) -> Pool:
+        """Memory for the blocks of one array of every batch."""
+        longest = max(stop - start for start, stop in blocks)
+        return Pool(longest * spec.nbytes, self.scheduler.buffers * len(blocks))
+
+    def check_size(self, size: int) -> None:
+        """Raise if a batch of `size` cannot be divided over the devices."""
+        for field in self.fields:
+            self._blocks(field, size)
+
+    def plan(self, span: Span) -> Plan:
+        """What of a batch is filled here."""
+        known = self._plans.get(span.size)
+        if known is not None:
+            return known
+        plan = self._make_plan(span)
+        # With whom samples are mixed is different in every batch; if all are wanted here that makes no difference.
+        if all(
+            field.phases == 1 or ranges.union(own) == ((0, span.size),)
+            for field, own in zip(self.fields, plan.blocks, strict=True)
+        ):
+            self._plans[span.size] = plan
+        return plan
+
+    def _make_plan(self, span: Span) -> Plan:
+        size = span.size
+        blocks = [self._blocks(field, size) for field in self.fields]
+        # field -> phase -> the places that must have come so far
+        needed: list[list[Ranges]] = []
+        for field, own in zip(self.fields, blocks, strict=True):
+            places = [ranges.union(own)]
+            for phase in range(field.phases - 1, 0, -1):
+                assert field.chain is not None
+                step = field.chain.partner_step(phase, size, span.position)
+                partners = ranges.rotated(places[0], step, size)
+                places.insert(0, ranges.union([*places[0], *partners]))
+            needed.append(places)
+        phases: list[list[Part]] = []
+        for phase in range(self.phases):
+            tasks: list[tuple[int, list[Range]]] = []
+            if phase == 0:
+                for number, (group, first) in enumerate(zip(self.groups, self.firsts, strict=True)):
+                    members = range(first, first + len(group.fields))
+                    wanted = ranges.union(r for member in members for r in needed[member][0])
+                    borders = [b for member in members for block in blocks[member] for b in block]
+                    tasks.append((number, ranges.cut(wanted, borders)))
+            else:
+                for number, field in enumerate(self.fields):
+                    if phase < field.phases:
+                        borders = [b for block in blocks[number] for b in block]
+                        tasks.append((number, ranges.cut(needed[number][phase], borders)))
+            most = max((ranges.count(stretches) for _, stretches in tasks), default=0)
+            parts: list[Part] = [[] for _ in range(self.scheduler.parts(most))]
+            for number, stretches in tasks:
+                for part, own_stretches in zip(
+                    parts, ranges.divided(stretches, len(parts)), strict=True
+                ):
+                    part += ((number, stretch) for stretch in own_stretches)
+            phases.append(parts)
+        read = ranges.union(r for places in needed for r in places[0])
+        nbytes = sum(
+            ranges.count(own) * field.spec.nbytes
+            for field, own in zip(self.fields, blocks, strict=True)
+        )
+        chosen = None if read == ((0, size),) else ranges.places(read)
+        return Plan(blocks, chosen, phases, nbytes)

@@ -1,0 +1,1 @@
+"""Process: its cores, its threads, its end."""

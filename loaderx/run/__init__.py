@@ -1,0 +1,1 @@
+"""Run of a loader: its iterator and the threads that build ahead of it."""

@@ -1,0 +1,226 @@
+"""Threads that build batches ahead of the consumer.
+
+The consumer's thread decides what is built and in which order; workers take tasks from one queue. A large batch is
+divided into parts that any free worker takes, so a batch is ready soon also when only a few may be kept ready.
+"""
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Protocol, TypeAlias
+
+from loaderx.process import shutdown
+from loaderx.stream.remainder import Span
+
+Task: TypeAlias = Callable[[], None]
+# By the clock on the wall, and by that of the thread's work.
+Began: TypeAlias = tuple[float, float]
+
+
+class Builder(Protocol):
+    """How a batch is built: begin, in every phase fill every part in any thread, finish."""
+
+    @property
+    def compiled(self) -> bool: ...
+    def begin(self, step: int, span: Span) -> Any: ...
+    def fill(self, in_progress: Any, phase: int, part: int) -> None: ...
+    def finish(self, in_progress: Any) -> Any: ...
+
+
+class WorkerPool:
+    """Worker threads of one iterator. They know the pool and nothing else, so that they keep nothing alive."""
+
+    def __init__(self, workers: int) -> None:
+        self.closed = False
+        # In a forked child the threads of the parent do not exist.
+        self._generation = shutdown.process.generation
+        self._workers = workers
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is the pool of a process that this one was forked from."""
+        return self._generation != shutdown.process.generation
+
+    def put(self, task: Task) -> None:
+        """Queue a task for whichever thread is free. The first one comes from the consumer and starts the threads."""
+        if not self._threads and not self.closed:
+            self._start()
+        self._tasks.put(task)
+
+    def _start(self) -> None:
+        threads = [
+            threading.Thread(target=self._work, name=f"loaderx-{number}", daemon=True)
+            for number in range(self._workers)
+        ]
+        shutdown.register(threads, self)
+        for thread in threads:
+            thread.start()
+        # Only now: whoever was interrupted before this starts others.
+        self._threads = threads
+
+    def _work(self) -> None:
+        try:
+            self.drain()
+        finally:
+            shutdown.unregister_current_thread()
+
+    def drain(self) -> None:
+        """Run one task after the other, until a stop is requested and no task is left."""
+        while True:
+            task = self._tasks.get()
+            if task is None:
+                # There is one None for all. Parts of a batch may be queued after it, and somebody may wait for them: so
+                # it goes to the end of the queue until nothing else is left.
+                left = not self._tasks.empty()
+                self._tasks.put(None)
+                if left:
+                    continue
+                return
+            task()
+            # Otherwise the last batch would live until the next task comes.
+            del task
+
+    def request_stop(self) -> None:
+        """Let every thread end after its current task. Never blocks, for use by a garbage collection."""
+        if not self.closed:
+            self.closed = True
+            self._tasks.put(None)
+
+    def close(self) -> None:
+        """Request a stop, and wait for the threads to end."""
+        self.request_stop()
+        alive = [thread for thread in self._threads if thread.is_alive()]
+        # A generator left half-way is closed when the interpreter has ended and modules are empty.
+        if alive:
+            shutdown.join(alive)
+
+
+class BatchTask:
+    """One batch under construction."""
+
+    def __init__(self, builder: Builder, pool: WorkerPool, step: int, span: Span) -> None:
+        self.step = step
+        self.span = span
+        self.cancelled = False
+        self.error: BaseException | None = None
+        self.batch: Any = None
+        self.nbytes = 0
+        self.seconds = 0.0
+        # Of a core. Waiting for the GIL does not count, and so this says what the batch takes, not what else goes on.
+        self.work_seconds = 0.0
+        # The last one that the same worker builds in a row: who waits for one of them is woken once for all. None for
+        # that one itself: a task that refers to itself would keep its error, and so the iterator, until a collection.
+        self.last: BatchTask | None = None
+        self._builder = builder
+        self._pool = pool
+        self._in_progress: Any = None
+        self._left = 0
+        self._lock = threading.Lock()
+        # Bare locks are the cheapest there is. Who takes this one builds the batch.
+        self._claim = threading.Lock()
+        # Taken now, released when the batch is ready.
+        self._ready = threading.Lock()
+        self._ready.acquire()
+
+    def wait(self) -> None:
+        """Block until the batch or the error is there."""
+        if self._builder.compiled or self._pool.closed:
+            # A batch that no worker has begun is built right here: for a small one that is faster than waking a thread.
+            # Not so with a user's Python code in it, which belongs to the workers alone, while there are any.
+            self.start()
+        if self._ready.acquire(blocking=False):
+            self._ready.release()
+            return
+        if self.last is not None:
+            self.last._await()
+        self._await()
+
+    def _await(self) -> None:
+        while not self._ready.acquire(timeout=0.1):
+            if self._pool.closed:
+                # Its parts may have come too late for the workers.
+                self._pool.drain()
+        self._ready.release()
+
+    def start(self) -> None:
+        """Unless somebody else did: begin the batch, leave its other parts to whoever is free, and fill the first."""
+        if not self._claim.acquire(blocking=False):
+            return
+        began = time.perf_counter(), time.thread_time()
+        if self.cancelled or self._pool.closed:
+            self._ready.release()
+            return
+        try:
+            self._in_progress = self._builder.begin(self.step, self.span)
+        except BaseException as error:  # noqa: BLE001 - it is raised in the consumer
+            self._fail(error)
+            self._ready.release()
+            return
+        self._fill_phase(0, began)
+
+    def _fill_phase(self, phase: int, began: Began) -> None:
+        self._left = self._in_progress.parts(phase)
+        for part in range(1, self._left):
+            task = functools.partial(self._fill, phase, part, None)
+            self._pool.put(task)
+        self._fill(phase, 0, began)
+
+    def _fill(self, phase: int, part: int, began: Began | None) -> None:
+        began = began or (time.perf_counter(), time.thread_time())
+        try:
+            if self.error is None and not self.cancelled:
+                self._builder.fill(self._in_progress, phase, part)
+        except BaseException as error:  # noqa: BLE001 - it is raised in the consumer
+            self._fail(error)
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+            if not last:
+                self._count(began)
+        if not last:
+            return
+        # Nobody else is at this batch now.
+        if phase + 1 < self._in_progress.phases:
+            self._count(began)
+            self._fill_phase(phase + 1, (time.perf_counter(), time.thread_time()))
+            return
+        self._finish()
+        self._count(began)
+        self._ready.release()
+
+    def _count(self, began: Began) -> None:
+        self.seconds += time.perf_counter() - began[0]
+        self.work_seconds += time.thread_time() - began[1]
+
+    def _fail(self, error: BaseException) -> None:
+        self.error = self.error or error
+        if self.cancelled:
+            self.error = None
+
+    def cancel(self) -> None:
+        """Nobody wants the batch any more, nor its error."""
+        self.cancelled = True
+        # It knows the frames it came through, and they know this object: both would keep the batch alive until the next
+        # garbage collection.
+        self.error = None
+
+    def _finish(self) -> None:
+        in_progress, self._in_progress = self._in_progress, None
+        if self.error is None and not self.cancelled:
+            try:
+                self.nbytes = in_progress.nbytes
+                self.batch = self._builder.finish(in_progress)
+            except BaseException as error:  # noqa: BLE001 - it is raised in the consumer
+                self._fail(error)
+
+
+def start_all(batches: list[BatchTask], rest: float) -> None:
+    """Build several batches in a row, after a rest: see `Scheduler.rest`."""
+    if rest > 0:
+        time.sleep(rest)
+    for batch in batches:
+        batch.start()
