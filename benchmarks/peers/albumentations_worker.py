@@ -109,7 +109,7 @@ OPS: dict[str, Callable[[], Any]] = {
     "D4": lambda: A.D4(p=1),
     "CoarseDropout": lambda: A.CoarseDropout(of.HOLES, of.HOLE, of.HOLE, p=1),
     "RandomBrightnessContrast": lambda: A.RandomBrightnessContrast(
-        exactly(of.BRIGHTNESS), exactly(of.BRIGHTNESS), p=1
+        exactly(of.BRIGHTNESS), exactly(of.BRIGHTNESS), brightness_by_max=True, p=1
     ),
     "RGBShift": lambda: A.RGBShift(*[exactly(of.SHIFT)] * 3, p=1),
     "Sepia": lambda: A.ToSepia(p=1),
