@@ -349,7 +349,7 @@ def resize_window(
 
 def resize_exactly(
     x, rows, columns, row_shares, row_places, row_counts, column_shares, column_places, column_counts,
-    fill, scale, bias, whole, limits, line, made, held, window, out
+    fill, scale, bias, whole, limits, line, made, held, pair_places, pair_shares, window, out
 ):  # fmt: skip
     """Whole numbers are clipped between columns and rows, whichever come first."""
     axes = [
@@ -440,7 +440,7 @@ def covered(size, count):
     return np.maximum(0, np.minimum(begin + size, place + count) - np.maximum(begin, place))
 
 
-def resize_area(x, out):
+def resize_area(x, out, *_):
     down, across = covered(x.shape[0], out.shape[0]), covered(x.shape[1], out.shape[1])
     total = np.einsum("iy,jz,yzc->ijc", down, across, x.astype(np.float64))
     store_values((total / (x.shape[0] * x.shape[1])).reshape(-1), out.reshape(-1))

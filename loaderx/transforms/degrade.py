@@ -5,6 +5,7 @@ from typing import Any, Literal
 import numpy as np
 
 from loaderx.errors import ArgumentError
+from loaderx.kernels.areas import resize_area
 from loaderx.kernels.compilation import jitable
 from loaderx.kernels.jpeg import (
     CHROMINANCE,
@@ -18,7 +19,7 @@ from loaderx.kernels.jpeg import (
     quantise_blocks,
     to_planes,
 )
-from loaderx.kernels.pixels import precise, resize_area
+from loaderx.kernels.pixels import precise
 from loaderx.kernels.tones import rounded
 from loaderx.spec import Spec
 
@@ -26,6 +27,7 @@ from .amounts import Amount, amounts, draw_amount
 from .blurs import whole_numbers
 from .image import ImageTransform
 from .sample import FixedSpec
+from .spatial import area_spaces
 
 
 @jitable
@@ -86,6 +88,13 @@ def downscale(
     fars: Any,
     shares: Any,
     line: Any,
+    sums: Any,
+    row: Any,
+    made: Any,
+    firsts: Any,
+    counts: Any,
+    covered: Any,
+    parts: Any,
 ) -> None:
     """Shrink and enlarge."""
     height, width, channels = x.shape
@@ -95,7 +104,7 @@ def downscale(
         return
     if smooth:
         fewer = small[: tall * wide * channels].reshape(tall, wide, channels)
-        resize_area(x, fewer)
+        resize_area(x, fewer, sums, row, made, firsts, counts, covered, parts)
         _blend_pixels(x, fewer, nears, fars, shares, line)
     else:
         _repeat_pixels(x, tall, wide, small)
@@ -137,6 +146,7 @@ class Downscale(ImageTransform):
             Spec((width,), np.int64),
             Spec((width,), number),
             Spec((wide * channels,), number),
+            *area_spaces(spec, wide),
         )
 
 
