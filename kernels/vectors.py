@@ -53,6 +53,15 @@ if config.DISABLE_JIT:
             value += line[begin : begin + 4] * shares[k]
         out[place : place + 4] = value
 
+    def dot_of_eights(x: Any, at: int, weights: Any, first: int, eights: int) -> Any:
+        """The sum of 8 * eights products of float32."""
+        totals = np.zeros(8, np.float32)
+        for k in range(0, 8 * eights, 8):
+            totals += x[at + k : at + k + 8] * weights[first + k : first + k + 8]
+        for half in (4, 2, 1):
+            totals = totals[:half] + totals[half:]
+        return totals[0]
+
     def mix_bytes(
         line: Any, at: int, shares: Any, first: int, count: int, channels: int, out: Any, place: int
     ) -> None:
@@ -245,6 +254,43 @@ else:
                 builder.load(sum_of), address_of(context, builder, kinds[7], out, place, lanes)
             ).align = align
             return context.get_dummy_value()
+
+        return signature, generate
+
+    @intrinsic
+    def dot_of_eights(typing_context, x, at, weights, first, eights):
+        """The sum of 8 * eights products of float32, in an order that is the same on all machines."""
+        if not x.dtype == weights.dtype == types.float32:
+            return None
+        whole = types.intp
+        signature = types.float32(x, whole, weights, whole, whole)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            x, at, weights, first, eights = arguments
+            kinds = signature.args
+            sum_of = cgutils.alloca_once_value(builder, ir.Constant(PAIRS, [0.0] * 8))
+            with cgutils.for_range(builder, eights) as loop:
+                step = builder.mul(loop.index, ir.Constant(at.type, 8))
+                both = []
+                for kind, array, start in ((kinds[0], x, at), (kinds[2], weights, first)):
+                    place = builder.add(start, step)
+                    loaded = builder.load(address_of(context, builder, kind, array, place, PAIRS))
+                    loaded.align = 4
+                    both.append(loaded)
+                product = builder.fmul(*both)
+                builder.store(builder.fadd(builder.load(sum_of), product), sum_of)
+            total = builder.load(sum_of)
+            for half in (4, 2, 1):
+                lower, upper = (
+                    ir.Constant(ir.VectorType(ir.IntType(32), half), [*range(begin, begin + half)])
+                    for begin in (0, half)
+                )
+                nothing = ir.Constant(total.type, ir.Undefined)
+                total = builder.fadd(
+                    builder.shuffle_vector(total, nothing, lower),
+                    builder.shuffle_vector(total, nothing, upper),
+                )
+            return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
 
         return signature, generate
 
