@@ -231,10 +231,11 @@ def _whole_stored(value, scale, bias, like):
 
 @jitable
 def finish_row(
-    made: Any, columns: Any, fill: Any, scale: Any, bias: Any, whole: Any, limits: Any, channels: Any, target: Any
+    made: Any, columns: Any, fill: Any, scale: Any, bias: Any, whole: Any, limits: Any, inside: Any, channels: Any,
+    target: Any,
 ) -> None:  # fmt: skip
     """A line as a row of the output: rounded and clipped if `whole`, times scale plus bias, fill colour where it is."""
-    for j in range(columns.shape[0]):
+    for j in range(0 if inside else columns.shape[0]):
         if columns[j] < 0:
             for c in range(channels):
                 made[j * channels + c] = precise(fill[c], fill)
@@ -447,7 +448,9 @@ def resize_window(
             mix_columns(
                 line, columns, 0, column_shares, column_places, column_counts, channels, made
             )
-            finish_row(made, columns, fill, scale, bias, whole, limits, channels, targets[i])
+            finish_row(
+                made, columns, fill, scale, bias, whole, limits, inside, channels, targets[i]
+            )
             continue
         target = mixed_row(targets[i], made)
         mix_pairs(line, pair_places, pair_shares, taps, pairs, channels, scale, bias, whole, target)
@@ -496,7 +499,7 @@ def resize_exactly(
         x.reshape(x.shape[0], x.shape[1] * channels),
         out.reshape(height, width * channels),
     )
-    left, right, most, _ = reached(columns, column_places, column_counts)
+    left, right, most, inside = reached(columns, column_places, column_counts)
     nothing = line.shape[0] - 4
     for k in range(nothing, line.shape[0]):
         line[k] = 0
@@ -539,7 +542,7 @@ def resize_exactly(
             )  # fmt: skip
         else:
             mix_rows(held, row_places, row_shares, begin, count, 0, made.shape[0], made)
-        finish_row(made, columns, fill, scale, bias, whole, limits, channels, targets[i])
+        finish_row(made, columns, fill, scale, bias, whole, limits, inside, channels, targets[i])
 
 
 @jitable

@@ -309,7 +309,7 @@ def grid_distortion(image: Array, random: Random) -> Array:
 
 def lens() -> tuple[Array, Array]:
     """Albumentations' camera model, of an amount that is fixed: maps that are made once."""
-    camera = np.array([[of.SIZE, 0, of.SIZE / 2], [0, of.SIZE, of.SIZE / 2], [0, 0, 1]])
+    camera = np.array([[of.SIZE, 0, CENTRE[0]], [0, of.SIZE, CENTRE[1]], [0, 0, 1]])
     distortion = np.array([of.LENS, of.LENS, 0, 0, 0])
     return cv2.initUndistortRectifyMap(camera, distortion, None, camera, WHOLE, cv2.CV_32FC1)
 

@@ -270,12 +270,6 @@ OPS: dict[str, Callable[[Any], Any]] = {
         interp_type=NEAREST,
     ),
     "JPEGCompression": lambda image: fn.jpeg_compression_distortion(image, quality=of.QUALITY),
-    "AutoAugment": lambda image: auto_augment.auto_augment_image_net(
-        image, shape=[of.SIZE, of.SIZE], fill_value=0
-    ),
-    "TrivialAugment": lambda image: trivial_augment.trivial_augment_wide(
-        image, shape=[of.SIZE, of.SIZE], fill_value=0
-    ),
 }
 
 
@@ -298,7 +292,7 @@ SOUNDS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pipeline_def(enable_conditionals=True)
+@pipeline_def
 def op_pipeline(case: str, source: Any) -> Any:
     """One op."""
     if case in SOUNDS:
@@ -376,7 +370,25 @@ def segmentation_pipeline(source: Any) -> Any:
     return normalized(blurred, mirror=mirror), fn.flip(mask, horizontal=mirror)
 
 
+@pipeline_def(enable_conditionals=True)
+def auto_augment_pipeline(source: Any) -> Any:
+    """Its own AutoAugment."""
+    return auto_augment.auto_augment_image_net(
+        given(source), shape=[of.SIZE, of.SIZE], fill_value=0
+    )
+
+
+@pipeline_def(enable_conditionals=True)
+def trivial_augment_pipeline(source: Any) -> Any:
+    """Its own TrivialAugment."""
+    return trivial_augment.trivial_augment_wide(
+        given(source), shape=[of.SIZE, of.SIZE], fill_value=0
+    )
+
+
 CHAINS = {
+    "AutoAugment": auto_augment_pipeline,
+    "TrivialAugment": trivial_augment_pipeline,
     "SimCLR": simclr_pipeline,
     "RandAugment": rand_augment_pipeline,
     "segmentation": segmentation_pipeline,
