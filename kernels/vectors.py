@@ -144,7 +144,7 @@ else:
 
             Bytes are stored rounded, and neither scaled nor clipped. Without `scale` floats are stored as they are.
             """
-            scaled = not isinstance(scale, types.NoneType)
+            scaled = scale != types.none
             floats = (line, shares, scale, bias) if scaled else (line, shares)
             if not all(array.dtype == types.float32 for array in floats):
                 return None
@@ -172,7 +172,7 @@ else:
                     pixel = load(kind, array, number(0), LANES)
                     return builder.shuffle_vector(pixel, unused, twice)
 
-                total = None
+                total: Any = None
                 first = builder.mul(pair, number(2 * taps))
                 listed = context.make_array(kinds[1])(context, builder, places).data
                 for tap in range(taps):

@@ -1158,7 +1158,7 @@ def mean_of_runs(x, rows, begins, ends, radius, share, totals, sums):
     store_values((total * share).reshape(-1), x.reshape(-1))
 
 
-def median_of_square(x, side, network, ring, values):
+def median_of_square(x, side, ring, starts, block):
     radius = side // 2
     padded = np.pad(x, [(radius, radius), (radius, radius), (0, 0)], mode="edge")
     squares = np.lib.stride_tricks.sliding_window_view(padded, (side, side), axis=(0, 1))
