@@ -12,12 +12,14 @@ from llvmlite import ir
 from numba.core import config, types
 from numba.extending import intrinsic
 
-from .compilation import kernel
+from .compilation import jitable, kernel
 from .pixels import precise
 from .tones import rounded
 from .vectors import address_of
 from .windows import EDGE, REFLECT, border
 
+# So many pixels more than two for each run are added one by one: that takes as long as all sums from the left.
+FEW_PIXELS = 24
 # Bytes of values whose neighbours are sorted at a time: a register, or a few.
 SORTED_BYTES = 64
 
@@ -25,6 +27,42 @@ SORTED_BYTES = 64
 def sorted_at_once(itemsize: int) -> int:
     """Return how many values of a size are sorted at a time."""
     return SORTED_BYTES // itemsize
+
+
+@jitable
+def mean_of_pixels(
+    x: Any, lines: Any, rows: Any, begins: Any, ends: Any, radius: Any, part: Any, padded: Any, sums: Any
+) -> None:  # fmt: skip
+    """The same for a few pixels: these are added one by one, which is vector code, and sums from the left are not."""
+    height, width, channels = x.shape
+    length, margin = width * channels, radius * channels
+    for i in range(height):
+        line, inner = lines[i], padded[i, margin : margin + length]
+        for k in range(length):
+            inner[k] = line[k]
+        for place in range(radius):
+            before = border(place - radius, width, REFLECT) * channels
+            after = border(width + place, width, REFLECT) * channels
+            for c in range(channels):
+                padded[i, place * channels + c] = line[before + c]
+                padded[i, margin + length + place * channels + c] = line[after + c]
+    for i in range(height):
+        first = True
+        for run in range(rows.shape[0]):
+            row = border(i + rows[run], height, REFLECT)
+            for column in range(begins[run], ends[run]):
+                start = (column + radius) * channels
+                shifted = padded[row, start : start + length]
+                if first:
+                    for k in range(length):
+                        sums[k] = shifted[k]
+                else:
+                    for k in range(length):
+                        sums[k] += shifted[k]
+                first = False
+        line = lines[i]
+        for k in range(length):
+            line[k] = rounded(precise(sums[k], x) * part, x)
 
 
 @kernel
@@ -39,6 +77,14 @@ def mean_of_runs(
     height, width, channels = x.shape
     length = width * channels
     lines = x.reshape((height, length))
+    part = precise(share, x)
+    pixels = 0
+    for run in range(rows.shape[0]):
+        pixels += ends[run] - begins[run]
+    # Sums of integers are the same in any order.
+    if totals.itemsize < 8 and pixels <= 2 * rows.shape[0] + FEW_PIXELS:
+        mean_of_pixels(x, lines, rows, begins, ends, radius, part, totals, sums)
+        return
     for i in range(height):
         line, total = lines[i], totals[i]
         for c in range(channels):
@@ -48,7 +94,6 @@ def mean_of_runs(
             for c in range(channels):
                 at = place * channels + c
                 total[at + channels] = total[at] + line[column + c]
-    part = precise(share, x)
     for i in range(height):
         for k in range(length):
             sums[k] = 0

@@ -1165,7 +1165,7 @@ def median_of_square(x, side, ring, starts, block):
     x[...] = np.median(squares, axis=(3, 4))
 
 
-def to_planes(x, white, light, blue, red):
+def to_planes(x, white, light, blue, red, planes, lines):
     """Whole planes, by the matrix of JFIF; pixels outside repeat the edge."""
     grow = [(0, light.shape[0] - x.shape[0]), (0, light.shape[1] - x.shape[1]), (0, 0)]
     share = np.pad(x[..., :3], grow, mode="edge").astype(np.float32) * np.float32(255 / white)
@@ -1191,7 +1191,7 @@ def enlarged(plane, height, width):
     return np.floor(both / 16)[:height, :width]
 
 
-def from_planes(light, blue, red, white, lines, x):
+def from_planes(light, blue, red, white, planes, lines, x):
     height, width, channels = x.shape
     level = light[:height, :width].astype(np.float64) + 128
     colours = level[..., None]

@@ -164,11 +164,12 @@ def jpeg_compression(
     table: Any,
     strip: Any,
     other: Any,
+    planes: Any,
     lines: Any,
 ) -> None:
     """The losses of a JPEG file."""
     level = int(draw_amount(rng, quality))
-    to_planes(x, white, light, blue, red)
+    to_planes(x, white, light, blue, red, planes, lines)
     quantisation(bases[0], level, table)
     quantise_blocks(light, table, cosines, waves, strip, other)
     if x.shape[2] >= 3:
@@ -179,7 +180,7 @@ def jpeg_compression(
         quantisation(bases[1], level, table)
         quantise_blocks(blue, table, cosines, waves, short, second)
         quantise_blocks(red, table, cosines, waves, short, second)
-    from_planes(light, blue, red, white, lines, x)
+    from_planes(light, blue, red, white, planes, lines, x)
 
 
 class JPEGCompression(ImageTransform):
@@ -220,5 +221,6 @@ class JPEGCompression(ImageTransform):
             FixedSpec((SIDE, SIDE), np.float32),
             strip,
             strip,
-            Spec((2, small[1]), np.float32),
+            Spec((3, wide), spec.dtype),
+            Spec((4, wide), np.float32),
         )
