@@ -46,7 +46,7 @@ def factor(name: str) -> A.ColorJitter:
     )
 
 
-NEAREST: Any = {"upscale": cv2.INTER_NEAREST, "downscale": cv2.INTER_NEAREST}
+NEAREST: Any = {"upscale": cv2.INTER_NEAREST_EXACT, "downscale": cv2.INTER_NEAREST_EXACT}
 OPS: dict[str, Callable[[], Any]] = {
     "Rotate": lambda: A.Rotate(exactly(of.DEGREES), p=1),
     "Affine": lambda: A.Affine(

@@ -281,8 +281,8 @@ MOTION, DISC = of.motion_line(), of.disc()
 
 def downscale(image: Array) -> Array:
     size = round(of.SIZE * of.DOWNSCALE)
-    small = cv2.resize(image, (size, size), interpolation=cv2.INTER_NEAREST)
-    return cv2.resize(small, WHOLE, interpolation=cv2.INTER_NEAREST)
+    small = cv2.resize(image, (size, size), interpolation=cv2.INTER_NEAREST_EXACT)
+    return cv2.resize(small, WHOLE, interpolation=cv2.INTER_NEAREST_EXACT)
 
 
 def jpeg(image: Array) -> Array:
