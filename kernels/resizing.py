@@ -455,10 +455,12 @@ def resize_window(
         target = mixed_row(targets[i], made)
         mix_pairs(line, pair_places, pair_shares, taps, pairs, channels, scale, bias, whole, target)
         for j in range(2 * pairs, width):
-            begin = max(columns[j], 0) * across
+            # Those of the fill colour have none.
+            entry = max(columns[j], 0)
+            begin, count = entry * across, column_counts[entry] if columns[j] >= 0 else 0
             for c in range(channels):
                 value = np.float32(0)
-                for tap in range(begin, begin + column_counts[max(columns[j], 0)]):
+                for tap in range(begin, begin + count):
                     value += line[column_places[tap] * channels + c] * column_shares[tap]
                 if whole:
                     value = np.floor(value + np.float32(0.5))
