@@ -130,11 +130,15 @@ def median_network(count: int) -> Any:
     return np.array(kept[::-1], np.int64)
 
 
-def median_finder(side: int) -> Any:
-    """Return the function that finds medians of `side` x `side` values, for a block of them."""
-    network = [(int(lower), int(upper)) for lower, upper in median_network(side * side)]
+def _network(side: int) -> list[tuple[int, int]]:
+    return [(int(lower), int(upper)) for lower, upper in median_network(side * side)]
 
-    if config.DISABLE_JIT:
+
+if config.DISABLE_JIT:
+
+    def median_finder(side: int) -> Any:
+        """Return the function that finds medians of `side` x `side` values, for a block of them."""
+        network = _network(side)
 
         def find_medians(ring: Any, starts: Any, step: int, out: Any, place: int) -> None:
             count = sorted_at_once(out.itemsize)
@@ -151,46 +155,55 @@ def median_finder(side: int) -> Any:
 
         return find_medians
 
-    @intrinsic
-    def find_medians(typing_context, ring, starts, step, out, place):
-        """Rows of neighbours begin at `starts` in the ring, and neighbours in a row are a step apart."""
-        if ring.dtype != out.dtype:
-            return None
-        signature = types.void(ring, starts, types.intp, out, types.intp)
+else:
 
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            ring, starts, step, out, place = arguments
-            kinds = signature.args
-            element = context.get_data_type(kinds[0].dtype)
-            size = context.get_abi_sizeof(element)
-            lanes = ir.VectorType(element, sorted_at_once(size))
-            listed = context.make_array(kinds[1])(context, builder, starts).data
-            values = []
-            for down in range(side):
-                start = builder.load(builder.gep(listed, [ir.Constant(step.type, down)]))
-                for across in range(side):
-                    at = builder.add(start, builder.mul(step, ir.Constant(step.type, across)))
-                    loaded = builder.load(address_of(context, builder, kinds[0], ring, at, lanes))
-                    loaded.align = size
-                    values.append(loaded)
-            for lower, upper in network:
-                one, other = values[lower], values[upper]
-                if isinstance(kinds[0].dtype, types.Float):
-                    less = builder.fcmp_ordered("<", one, other)
-                elif getattr(kinds[0].dtype, "signed", False):
-                    less = builder.icmp_signed("<", one, other)
-                else:
-                    less = builder.icmp_unsigned("<", one, other)
-                values[lower] = builder.select(less, one, other)
-                values[upper] = builder.select(less, other, one)
-            builder.store(
-                values[len(values) // 2], address_of(context, builder, kinds[3], out, place, lanes)
-            ).align = size
-            return context.get_dummy_value()
+    def median_finder(side: int) -> Any:
+        """Return the function that finds medians of `side` x `side` values, for a block of them."""
+        network = _network(side)
 
-        return signature, generate
+        @intrinsic
+        def find_medians(typing_context, ring, starts, step, out, place):
+            """Rows of neighbours begin at `starts` in the ring, and neighbours in a row are a step apart."""
+            if ring.dtype != out.dtype:
+                return None
+            signature = types.void(ring, starts, types.intp, out, types.intp)
 
-    return find_medians
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                ring, starts, step, out, place = arguments
+                kinds = signature.args
+                element = context.get_data_type(kinds[0].dtype)
+                size = context.get_abi_sizeof(element)
+                lanes = ir.VectorType(element, sorted_at_once(size))
+                listed = context.make_array(kinds[1])(context, builder, starts).data
+                values = []
+                for down in range(side):
+                    start = builder.load(builder.gep(listed, [ir.Constant(step.type, down)]))
+                    for across in range(side):
+                        at = builder.add(start, builder.mul(step, ir.Constant(step.type, across)))
+                        loaded = builder.load(
+                            address_of(context, builder, kinds[0], ring, at, lanes)
+                        )
+                        loaded.align = size
+                        values.append(loaded)
+                for lower, upper in network:
+                    one, other = values[lower], values[upper]
+                    if isinstance(kinds[0].dtype, types.Float):
+                        less = builder.fcmp_ordered("<", one, other)
+                    elif getattr(kinds[0].dtype, "signed", False):
+                        less = builder.icmp_signed("<", one, other)
+                    else:
+                        less = builder.icmp_unsigned("<", one, other)
+                    values[lower] = builder.select(less, one, other)
+                    values[upper] = builder.select(less, other, one)
+                builder.store(
+                    values[len(values) // 2],
+                    address_of(context, builder, kinds[3], out, place, lanes),
+                ).align = size
+                return context.get_dummy_value()
+
+            return signature, generate
+
+        return find_medians
 
 
 median_of_9, median_of_25 = median_finder(3), median_finder(5)
