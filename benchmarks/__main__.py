@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks [name ...] [--report] [--json FILE] [--no-peers]`."""
+"""The command line: `python -m benchmarks [name ...] [--cases CASE ...] [--report] [--json FILE] [--no-peers]`."""
 
 import argparse
 import datetime as dt
@@ -61,13 +61,15 @@ def machine() -> dict[str, object]:
     }
 
 
-def measure(names: Iterable[str], peers: bool) -> Iterator[Measured]:
-    """Run the benchmarks named, one after the other."""
+def measure(names: Iterable[str], peers: bool, cases: Iterable[str]) -> Iterator[Measured]:
+    """Run the benchmarks named, one after the other, of the catalogue some cases."""
     contestants = [one for one in CONTESTANTS if peers or one.peer is None]
     side_by_sides = side_by_side.benchmarks(contestants)
     for name in names:
         if name in side_by_sides:
             yield side_by_sides[name]()
+        elif name == "catalogue":
+            yield from catalogue.run(peers, cases)
         else:
             yield from DETAILS[name](peers)
 
@@ -81,6 +83,9 @@ def main() -> int:
         metavar="benchmark",
         help=f"side by side: {', '.join(WORKLOADS)} (default: all of these); more: {', '.join(DETAILS)}",
     )
+    parser.add_argument(
+        "--cases", nargs="+", default=[], metavar="CASE", help="of the catalogue only these rows"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure to FILE")
     parser.add_argument("--no-peers", action="store_true", help="leave out other loaders")
     parser.add_argument(
@@ -92,6 +97,15 @@ def main() -> int:
     unknown = sorted(set(options.names) - {*WORKLOADS, *DETAILS})
     if unknown:
         parser.error(f"unknown benchmark {unknown}; there are {[*WORKLOADS, *DETAILS]}")
+    known = {case.name for _, cases, *_ in catalogue.TABLES for case in cases}
+    if options.cases and options.names != ["catalogue"]:
+        parser.error(
+            "--cases is about the catalogue alone: `python -m benchmarks catalogue --cases Rotate`."
+        )
+    if not known.issuperset(options.cases):
+        parser.error(
+            f"unknown cases {sorted(set(options.cases) - known)}; there are {sorted(known)}"
+        )
     if options.report and (options.names or options.json or options.no_peers):
         parser.error(
             "--report is about all workloads and all peers, and says itself where it goes."
@@ -101,7 +115,7 @@ def main() -> int:
     results: dict[str, object] = {"date": date, "machine": machine()}
     file = report.RESULTS / f"{date}.json" if options.report else options.json
     measured: list[dict[str, object]] = []
-    for benchmark in measure(options.names or WORKLOADS, not options.no_peers):
+    for benchmark in measure(options.names or WORKLOADS, not options.no_peers, options.cases):
         print(benchmark.table(), end="\n\n", flush=True)
         measured.append(benchmark.as_dict())
         if file is not None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from benchmarks.harness import (
     in_new_process,
     interleave,
     reason,
+    status,
 )
 from benchmarks.images import MEAN, STD
 from benchmarks.peers import amounts as of
@@ -39,15 +40,23 @@ THREADS = (1, 2)
 
 LOADERX = "loaderx"
 ALBUMENTATIONS, BY_HAND, DALI = "albumentationsx", "by hand", "DALI"
+PEDALBOARD = "pedalboard"
 # The environment and the worker of each.
 PEERS = {
     ALBUMENTATIONS: ("albumentations", "albumentations_worker"),
     BY_HAND: ("albumentations", "by_hand_worker"),
     DALI: ("dali", "dali_catalogue_worker"),
 }
+SOUND_PEERS = {
+    PEDALBOARD: ("audio", "pedalboard_worker"),
+    BY_HAND: ("audio", "audio_by_hand_worker"),
+    DALI: ("dali", "dali_catalogue_worker"),
+}
+Workers: TypeAlias = Mapping[str, tuple[str, str]]
 # Of what is drawn, mean and standard deviation over all images are compared: so many grey levels are three standard
 # deviations of the difference, where the brightness of images is drawn.
 MOMENTS = 15.0
+LARGE = (str(of.LARGE),)
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,10 @@ class Case:
     share: float = 1.0
     # Peers that define the op in another way, and which: they are measured, their results are not compared.
     differs: Mapping[str, str] = field(default_factory=dict)
-    size: int = of.SIZE
+    # Which arrays of `Data` a sample is taken from.
+    inputs: tuple[str, ...] = (str(of.SIZE),)
+    # A grey level, where values are floats.
+    level: float = 1 / 255 / min(STD)
 
     def compare(self, ours: Array, theirs: Array) -> None:
         """Refuse a contestant that does something else."""
@@ -70,7 +82,7 @@ class Case:
             raise ValueError(
                 f"gives {theirs.dtype}{list(theirs.shape[1:])}, not {ours.dtype}{list(ours.shape[1:])}"
             )
-        level = 1.0 if ours.dtype == np.uint8 else 1 / 255 / min(STD)
+        level = 1.0 if ours.dtype == np.uint8 else self.level
         if self.tolerance is not None:
             apart = np.abs(ours.astype(np.float32) - theirs.astype(np.float32)) / level
             alike = float(np.mean(apart <= self.tolerance + 1e-3))
@@ -94,6 +106,14 @@ def normalize() -> Any:
 def resized_crop(area: tuple[float, float]) -> Any:
     """Without antialiasing, which the others do not do."""
     return T.RandomResizedCrop(of.SIZE, scale=area, ratio=of.RATIO, antialias=False)
+
+
+def antialiased_crop() -> Any:
+    return [T.RandomResizedCrop(of.RESIZED, scale=of.AREA, ratio=of.RATIO)]
+
+
+def median(size: int) -> Any:
+    return [T.MedianBlur(size)]
 
 
 def exactly(value: float) -> tuple[float, float]:
@@ -193,6 +213,193 @@ OPS = (
     Case("RandomResizedCrop", lambda: [resized_crop(of.AREA)]),
     Case("Normalize", lambda: [normalize()], tolerance=0.01),
     Case("ZoomOut", lambda: [T.ZoomOut(of.SIZE, 1.0, sides=exactly(of.SIDES))]),
+    Case("ToFloat", lambda: [T.ToFloat()], tolerance=0.01),
+    Case("Cast", lambda: [T.Cast("float32")], tolerance=0),
+    Case("LetterBox", lambda: [T.LetterBox(of.BOX)], tolerance=1),
+    Case("PadIfNeeded", lambda: [T.PadIfNeeded(of.LARGE, of.LARGE)], tolerance=0),
+    Case(
+        "Resize antialias",
+        lambda: [T.Resize(of.RESIZED)],
+        tolerance=1,
+        share=0.999,
+        differs={ALBUMENTATIONS: "means of areas"},
+    ),
+    Case("Resize area", lambda: [T.Resize(of.RESIZED, interpolation="area")], tolerance=1),
+    Case(
+        "Resize bicubic",
+        lambda: [T.Resize(of.LARGE, interpolation="bicubic")],
+        tolerance=1,
+        share=0.999,
+        differs={ALBUMENTATIONS: "OpenCV's cubic"},
+    ),
+    Case(
+        "Resize lanczos",
+        lambda: [T.Resize(of.LARGE, interpolation="lanczos")],
+        tolerance=1,
+        share=0.99,
+        differs={ALBUMENTATIONS: "OpenCV's, of eight pixels"},
+    ),
+    Case(
+        "RandomResizedCrop antialias",
+        antialiased_crop,
+        inputs=LARGE,
+        differs={ALBUMENTATIONS: "means of areas"},
+    ),
+    Case(
+        "RandomResizedCrop by area",
+        antialiased_crop,
+        inputs=LARGE,
+        differs={BY_HAND: "means of areas, as FFCV has it"},
+    ),
+    Case("D4", lambda: [T.D4()]),
+    Case("ScaleJitter", lambda: [T.ScaleJitter(of.SIZE, of.JITTER_SCALE)]),
+    Case(
+        "GridDistortion",
+        lambda: [T.GridDistortion(of.CELLS, of.STRETCHED)],
+        differs={ALBUMENTATIONS: "cells of whole pixels"},
+    ),
+    Case(
+        "OpticalDistortion",
+        lambda: [T.OpticalDistortion(exactly(of.LENS))],
+        **WARPED,
+        differs={ALBUMENTATIONS: "its centre is half a pixel lower"},
+    ),
+    Case("CoarseDropout", lambda: [T.CoarseDropout(of.HOLES, of.HOLE, of.HOLE)]),
+    Case(
+        "RandomBrightnessContrast",
+        lambda: [
+            T.RandomBrightnessContrast(exactly(of.BRIGHTNESS), exactly(1 + of.BRIGHTNESS)),
+        ],
+        tolerance=1,
+    ),
+    Case("RGBShift", lambda: [T.RGBShift(exactly(of.SHIFT / 255))], tolerance=0),
+    Case("Sepia", lambda: [T.Sepia()], tolerance=1),
+    Case("FancyPCA", lambda: [T.FancyPCA(of.FANCY)]),
+    Case("PhotometricDistort", lambda: [T.PhotometricDistort()]),
+    Case(
+        "MultiplicativeNoise",
+        lambda: [T.MultiplicativeNoise(exactly(of.MULTIPLIER))],
+        tolerance=1,
+    ),
+    Case(
+        "MultiplicativeNoise of values",
+        lambda: [T.MultiplicativeNoise(per_channel=True, elementwise=True)],
+    ),
+    Case(
+        "ShotNoise",
+        lambda: [T.ShotNoise(of.PHOTONS)],
+        differs={ALBUMENTATIONS: "in linear light"},
+    ),
+    Case("ISONoise", lambda: [T.ISONoise(of.COLOR_SHIFT, of.INTENSITY)]),
+    Case(
+        "MotionBlur",
+        lambda: [T.MotionBlur(of.LINE, of.SLOPE)],
+        tolerance=1,
+        differs={ALBUMENTATIONS: "a line of other pixels"},
+    ),
+    *(
+        Case(f"MedianBlur {size}", partial(median, size), tolerance=0, share=0.98)
+        for size in of.MEDIANS
+    ),
+    Case("Defocus", lambda: [T.Defocus(of.DISC)], tolerance=1),
+    Case("Downscale", lambda: [T.Downscale(of.DOWNSCALE)], tolerance=0),
+    Case(
+        "JPEGCompression",
+        lambda: [T.JPEGCompression(of.QUALITY)],
+        tolerance=6,
+        share=0.98,
+        differs={ALBUMENTATIONS: "takes red for blue"},
+    ),
+    Case("Fog", lambda: [T.Fog(of.FOG, of.FOG_ALPHA)]),
+    Case("Rain", lambda: [T.Rain()]),
+    Case("Shadow", lambda: [T.Shadow(of.SHADOW, of.SHADOWS)]),
+    Case(
+        "AutoAugment", lambda: [T.AutoAugment()], differs={DALI: "magnitudes drawn in another way"}
+    ),
+    Case("TrivialAugment", lambda: [T.TrivialAugment()], differs={DALI: "other ranges of amounts"}),
+    Case("AugMix", lambda: [T.AugMix()]),
+)
+
+
+def recordings(rows: int, moments: int, seed: int, fading: float = 0.0) -> Array:
+    """Sounds with the spectrum of speech and music: the higher, the weaker; `fading` is in moments."""
+    random = np.random.default_rng(seed)
+    frequencies = np.maximum(np.fft.rfftfreq(moments, 1 / of.SAMPLE_RATE), 50)
+    spectra = np.fft.rfft(random.normal(size=(rows, moments))) / frequencies
+    sounds = np.fft.irfft(spectra, moments)
+    sounds *= np.exp(-np.arange(moments) / fading) if fading else 1.0
+    return (0.1 * sounds / sounds.std(axis=1, keepdims=True)).astype(np.float32)
+
+
+def noises() -> Array:
+    return recordings(of.NOISES, of.NOISE_MOMENTS, 1)
+
+
+def rooms() -> Array:
+    return recordings(of.ROOMS, of.ROOM_MOMENTS, 2, fading=of.ROOM_MOMENTS / 8)
+
+
+def sound_case(name: str, op: Callable[[], Any], inputs: str = "sounds", **options: Any) -> Case:
+    """Of sounds, whose level is a thousandth."""
+    return Case(name, lambda: [op()], inputs=(inputs,), **{"level": 1e-3, **options})
+
+
+VOCODERS = {
+    PEDALBOARD: "Rubber Band, which sounds better",
+    BY_HAND: "ends are padded in another way",
+}
+SOUNDS = (
+    sound_case("Gain", lambda: T.Gain(of.GAIN), tolerance=0.01),
+    sound_case("Polarity", lambda: T.Polarity(1.0), tolerance=0),
+    sound_case("Reverse", lambda: T.Reverse(1.0), tolerance=0),
+    sound_case("MuLaw", lambda: T.MuLaw(of.LEVELS), tolerance=1),
+    sound_case("TimeShift", lambda: T.TimeShift(0.5)),
+    sound_case("RandomCrop1D", lambda: T.RandomCrop1D(of.RESAMPLED)),
+    sound_case("NoiseAtSNR", lambda: T.NoiseAtSNR(of.DECIBELS)),
+    sound_case("BackgroundNoise", lambda: T.BackgroundNoise(noises(), of.DECIBELS)),
+    sound_case("ImpulseResponse", lambda: T.ImpulseResponse(rooms())),
+    sound_case("PeakNormalize", lambda: T.PeakNormalize(of.PEAK), tolerance=0.01),
+    sound_case(
+        "LoudnessNormalize",
+        lambda: T.LoudnessNormalize(of.LOUDNESS, sample_rate=of.SAMPLE_RATE),
+        tolerance=1,
+    ),
+    sound_case("ClippingDistortion", lambda: T.ClippingDistortion(of.PERCENT), tolerance=0.1),
+    sound_case(
+        "LowPass",
+        lambda: T.LowPass(of.CUTOFF, sample_rate=of.SAMPLE_RATE),
+        tolerance=0.1,
+    ),
+    sound_case(
+        "HighPass",
+        lambda: T.HighPass(of.CUTOFF, sample_rate=of.SAMPLE_RATE),
+        tolerance=0.1,
+    ),
+    sound_case(
+        "BandPass",
+        lambda: T.BandPass(of.CUTOFF, 1.0, sample_rate=of.SAMPLE_RATE),
+        tolerance=0.1,
+    ),
+    sound_case(
+        "Resample",
+        lambda: T.Resample(of.RESAMPLED),
+        differs={
+            DALI: "its first moments are at the same time, and another window",
+            BY_HAND: "its first moments are at the same time",
+        },
+    ),
+    sound_case("TimeStretch", lambda: T.TimeStretch(of.TEMPO), differs=VOCODERS),
+    sound_case("PitchShift", lambda: T.PitchShift(of.SEMITONES), differs=VOCODERS),
+    sound_case(
+        "LogMel",
+        lambda: T.LogMel(sample_rate=of.SAMPLE_RATE),
+        tolerance=0.1,
+        share=0.99,
+        level=1.0,  # decibel
+    ),
+    sound_case("TimeMask", lambda: T.TimeMask(of.MASKED), "spectra"),
+    sound_case("FreqMask", lambda: T.FreqMask(of.MASKED), "spectra"),
+    sound_case("TimeWarp", lambda: T.TimeWarp(of.WARP), "spectra"),
 )
 
 
@@ -230,9 +437,9 @@ OWN_OPS = {
     DALI: "other ranges of amounts",
 }
 PIPELINES = (
-    Case("SimCLR", simclr, size=of.LARGE, differs={DALI: LINEAR_HUE}),
-    Case("RandAugment", rand_augment, size=of.LARGE, differs=OWN_OPS),
-    Case("segmentation", segmentation, size=of.LARGE, differs={DALI: LINEAR_HUE}),
+    Case("SimCLR", simclr, inputs=LARGE, differs={DALI: LINEAR_HUE}),
+    Case("RandAugment", rand_augment, inputs=LARGE, differs=OWN_OPS),
+    Case("segmentation", segmentation, inputs=(*LARGE, "masks"), differs={DALI: LINEAR_HUE}),
 )
 
 
@@ -263,17 +470,23 @@ def photographs(size: int, count: int = IMAGES, seed: int = 0) -> Array:
 
 
 class Data:
-    """The images and masks of a run, in memory and in files for the peers."""
+    """The samples of a run, in memory and in files for the peers, and recordings that ops draw from."""
 
     def __init__(self, folder: Path) -> None:
-        self.images = {size: photographs(size) for size in (of.SIZE, of.LARGE)}
-        self.masks = (self.images[of.LARGE][..., 0] // 32).astype(np.uint8)
+        large = photographs(of.LARGE)
+        self.samples = {
+            str(of.SIZE): photographs(of.SIZE),
+            str(of.LARGE): large,
+            "masks": (large[..., 0] // 32).astype(np.uint8),
+            "sounds": recordings(IMAGES, of.MOMENTS, 0),
+            "spectra": recordings(IMAGES, of.FRAMES * of.BANDS, 3).reshape(-1, of.FRAMES, of.BANDS),
+            "noises": noises(),
+            "rooms": rooms(),
+        }
         self.folder = folder
-        self.files = {"images": {}, "masks": str(folder / "masks.npy")}
-        np.save(self.files["masks"], self.masks)
-        for size, images in self.images.items():
-            self.files["images"][str(size)] = str(folder / f"images{size}.npy")
-            np.save(self.files["images"][str(size)], images)
+        self.files = {name: str(folder / f"{name}.npy") for name in self.samples}
+        for name, samples in self.samples.items():
+            np.save(self.files[name], samples)
 
 
 class Compiled:
@@ -281,9 +494,8 @@ class Compiled:
 
     def __init__(self, case: Case, data: Data, stack: ExitStack) -> None:
         transforms = case.transforms()
-        given = {"image": data.images[case.size]}
-        if isinstance(transforms, dict):
-            given["mask"] = data.masks
+        columns = [data.samples[name] for name in case.inputs]
+        given = dict(zip(("image", "mask"), columns, strict=False))
         fields = {
             name: (Spec(rows.shape[1:], rows.dtype), partial(np.array, rows[0]))
             for name, rows in given.items()
@@ -327,10 +539,11 @@ class Compiled:
 class Rivals:
     """The peers, opened when they are asked first, and again after one ended."""
 
-    def __init__(self, data: Data, stack: ExitStack, names: Iterable[str]) -> None:
+    def __init__(self, data: Data, stack: ExitStack, peers: Workers) -> None:
         self.data = data
         self.stack = stack
-        self.names = list(names)
+        self.names = list(peers)
+        self.workers = peers
         self.open: dict[str, tuple[Peer, list[str]]] = {}
         self.absent: dict[str, str] = {}
 
@@ -356,24 +569,25 @@ class Rivals:
                 found += [name] if case in cases else []
         return found
 
-    def result(self, name: str, case: str) -> Array:
-        """What becomes of the images."""
+    def result(self, name: str, case: Case) -> Array:
+        """What becomes of the samples."""
         file = str(self.data.folder / "result.npy")
-        self.ask(name, "result", case=case, file=file)
+        self.ask(name, "result", case=case.name, inputs=case.inputs, file=file)
         return np.load(file)
 
-    def run(self, name: str, case: str, threads: int, rounds: int) -> float:
-        """Seconds for `rounds` times all images, by its own clock."""
-        answer = self.ask(name, "run", case=case, threads=threads, rounds=rounds)
+    def run(self, name: str, case: Case, threads: int, rounds: int) -> float:
+        """Seconds for `rounds` times all samples, by its own clock."""
+        asked = {"case": case.name, "inputs": case.inputs, "threads": threads, "rounds": rounds}
+        answer = self.ask(name, "run", **asked)
         return float(answer["seconds"])
 
     def _peer(self, name: str) -> tuple[Peer, list[str]]:
         if name in self.absent:
             raise RuntimeError(self.absent[name])
         if name not in self.open:
-            venv, module = PEERS[name]
+            venv, module = self.workers[name]
             peer = self.stack.enter_context(Peer(interpreter(venv), f"benchmarks.peers.{module}"))
-            self.open[name] = peer, peer.ask("open", **self.data.files)["cases"]
+            self.open[name] = peer, peer.ask("open", files=self.data.files)["cases"]
         return self.open[name]
 
 
@@ -406,6 +620,7 @@ class Catalogue:
     """All cases in one table."""
 
     title: str
+    peers: list[str]
     rows: list[Row]
     # Of how many times the fastest peer the summary says who reaches it.
     goal: float
@@ -414,9 +629,9 @@ class Catalogue:
 
     def table(self) -> str:
         width = max((len(row.case) for row in self.rows), default=0)
-        names = [LOADERX, *PEERS]
+        names = [LOADERX, *self.peers]
         heads = "".join(f"{name:>16}" for name in names) + f"{'ratio':>8}  {'fastest':<16}"
-        lines = [f"{self.title}, images/s (ratio: loaderx to the fastest peer)"]
+        lines = [f"{self.title}, samples/s (ratio: loaderx to the fastest peer)"]
         for threads in THREADS:
             lines += ["", f"{f'{threads} thread' + 's' * (threads > 1):{width}}{heads}"]
             for row in self.rows:
@@ -478,18 +693,33 @@ def _second(pair: tuple[str, float]) -> float:
     return pair[1]
 
 
-def run(peers: bool = True) -> Iterator[Catalogue | Comparison]:
-    """All of them, one after the other."""
-    names = PEERS if peers else ()
-    yield measure(f"image ops, uint8 {of.SIZE}x{of.SIZE}x3", OPS, names, goal=1)
-    yield measure(f"pipelines, from uint8 {of.LARGE}x{of.LARGE}x3", PIPELINES, names, goal=3)
-    yield compilation()
+TABLES: tuple[tuple[str, tuple[Case, ...], Workers, float], ...] = (
+    (f"image ops, uint8 {of.SIZE}x{of.SIZE}x3", OPS, PEERS, 1),
+    (
+        f"ops on signals, float32 of {of.MOMENTS} moments or {of.FRAMES}x{of.BANDS}",
+        SOUNDS,
+        SOUND_PEERS,
+        1,
+    ),
+    (f"pipelines, from uint8 {of.LARGE}x{of.LARGE}x3", PIPELINES, PEERS, 3),
+)
+
+
+def run(peers: bool = True, only: Iterable[str] = ()) -> Iterator[Catalogue | Comparison]:
+    """All tables, one after the other, or those with the cases of some names."""
+    wanted = set(only)
+    for title, cases, workers, goal in TABLES:
+        chosen = [case for case in cases if not wanted or case.name in wanted]
+        if chosen:
+            yield measure(title, chosen, workers if peers else {}, goal)
+    if not wanted:
+        yield compilation()
 
 
 def measure(
     title: str,
     cases: Iterable[Case],
-    peers: Iterable[str],
+    peers: Workers,
     goal: float,
     repeats: int = REPEATS,
     seconds: float = SECONDS,
@@ -502,6 +732,7 @@ def measure(
         data = Data(Path(folder))
         rivals = Rivals(data, stack, peers)
         for case in cases:
+            status(case.name)
             with ExitStack() as threads:
                 try:
                     ours = Compiled(case, data, threads)
@@ -511,7 +742,7 @@ def measure(
                 else:
                     rows.append(_row(case, ours, expected, rivals, repeats, seconds))
         missing |= rivals.absent
-    return Catalogue(title, rows, goal, missing)
+    return Catalogue(title, list(peers), rows, goal, missing)
 
 
 def _row(
@@ -527,13 +758,13 @@ def _row(
         try:
             if name in case.differs:
                 notes[name] = f"differs: {case.differs[name]}"
-            theirs = rivals.result(name, case.name)
+            theirs = rivals.result(name, case)
             if name not in case.differs:
                 case.compare(expected, theirs)
         except Exception as error:
             notes[name] = f"left out: {reason(error)}"
         else:
-            runs[name] = partial(rivals.run, name, case.name)
+            runs[name] = partial(rivals.run, name, case)
     comparisons = {}
     for threads in THREADS:
         contestants: dict[str, Contestant] = {}

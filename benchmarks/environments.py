@@ -65,9 +65,16 @@ INSTALLATIONS = {
     "upstream": Installation(
         "upstream", (("loaderx==2.8.19",), TRAINING), "upstream_worker", python=(3, 12)
     ),
-    # It does not import without torch.
+    # It does not import without torch, which what is written by hand uses too.
     "albumentations": Installation(
-        "albumentations", (TORCH, PIXELS, ("albumentationsx==2.5.1",)), "albumentations_worker"
+        "albumentations",
+        (TORCH, PIXELS, ("albumentationsx==2.5.1", "pillow==13.0.0")),
+        "albumentations_worker",
+    ),
+    "audio": Installation(
+        "audio",
+        (("scipy==1.17.1", "librosa==0.11.0", "pyloudnorm==0.2.0", "pedalboard==0.9.26"),),
+        "pedalboard_worker",
     ),
 }
 

@@ -1,21 +1,68 @@
 """Means and medians of neighbourhoods: sums of horizontal runs of pixels, and sorting networks.
 
 A mean of many neighbours is a sum of runs of pixels in a row, and the sum of a run is the difference of two sums from
-the beginning of the row: a disc of radius 10 has 317 pixels, and 21 runs. A median is found for a block of pixels at a
-time, by exchanges that are the same for all of them: each is a loop of minimum and maximum, which is vector code.
+the beginning of the row: a disc of radius 10 has 317 pixels, and 21 runs. A median is found for a block of values at a
+time, by exchanges that are the same for all of them: each is a minimum and a maximum of two registers.
 """
 
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba.core import config, types
+from numba.extending import intrinsic
 
-from .compilation import kernel
+from .compilation import jitable, kernel
 from .pixels import precise
 from .tones import rounded
+from .vectors import address_of
 from .windows import EDGE, REFLECT, border
 
-# Values whose neighbours are sorted at a time: 25 rows of them fit the nearest cache.
-SORTED = 256
+# So many pixels more than two for each run are added one by one: that takes as long as all sums from the left.
+FEW_PIXELS = 24
+# Bytes of values whose neighbours are sorted at a time: a register, or a few.
+SORTED_BYTES = 64
+
+
+def sorted_at_once(itemsize: int) -> int:
+    """Return how many values of a size are sorted at a time."""
+    return SORTED_BYTES // itemsize
+
+
+@jitable
+def mean_of_pixels(
+    x: Any, lines: Any, rows: Any, begins: Any, ends: Any, radius: Any, part: Any, padded: Any, sums: Any
+) -> None:  # fmt: skip
+    """The same for a few pixels: these are added one by one, which is vector code, and sums from the left are not."""
+    height, width, channels = x.shape
+    length, margin = width * channels, radius * channels
+    for i in range(height):
+        line, inner = lines[i], padded[i, margin : margin + length]
+        for k in range(length):
+            inner[k] = line[k]
+        for place in range(radius):
+            before = border(place - radius, width, REFLECT) * channels
+            after = border(width + place, width, REFLECT) * channels
+            for c in range(channels):
+                padded[i, place * channels + c] = line[before + c]
+                padded[i, margin + length + place * channels + c] = line[after + c]
+    for i in range(height):
+        first = True
+        for run in range(rows.shape[0]):
+            row = border(i + rows[run], height, REFLECT)
+            for column in range(begins[run], ends[run]):
+                start = (column + radius) * channels
+                shifted = padded[row, start : start + length]
+                if first:
+                    for k in range(length):
+                        sums[k] = shifted[k]
+                else:
+                    for k in range(length):
+                        sums[k] += shifted[k]
+                first = False
+        line = lines[i]
+        for k in range(length):
+            line[k] = rounded(precise(sums[k], x) * part, x)
 
 
 @kernel
@@ -30,6 +77,14 @@ def mean_of_runs(
     height, width, channels = x.shape
     length = width * channels
     lines = x.reshape((height, length))
+    part = precise(share, x)
+    pixels = 0
+    for run in range(rows.shape[0]):
+        pixels += ends[run] - begins[run]
+    # Sums of integers are the same in any order.
+    if totals.itemsize < 8 and pixels <= 2 * rows.shape[0] + FEW_PIXELS:
+        mean_of_pixels(x, lines, rows, begins, ends, radius, part, totals, sums)
+        return
     for i in range(height):
         line, total = lines[i], totals[i]
         for c in range(channels):
@@ -39,7 +94,6 @@ def mean_of_runs(
             for c in range(channels):
                 at = place * channels + c
                 total[at + channels] = total[at] + line[column + c]
-    part = precise(share, x)
     for i in range(height):
         for k in range(length):
             sums[k] = 0
@@ -52,48 +106,6 @@ def mean_of_runs(
         line = lines[i]
         for k in range(length):
             line[k] = rounded(precise(sums[k], x) * part, x)
-
-
-@kernel
-def median_of_square(x: Any, side: Any, network: Any, ring: Any, values: Any) -> None:
-    """x becomes the median of `side` x `side` pixels around each pixel; pixels outside repeat the edge.
-
-    `network` is pairs of places: after all exchanges the median is in the middle. `ring` has `side` rows, each with
-    room for a row and side - 1 pixels; `values` has a row for each neighbour, with room for SORTED values.
-    """
-    height, width, channels = x.shape
-    length, radius = width * channels, side // 2
-    lines = x.reshape((height, length))
-    middle = side * side // 2
-    for front in range(height + radius):
-        if front < height:
-            line, held = lines[front], ring[front % side]
-            for place in range(width + 2 * radius):
-                column = border(place - radius, width, EDGE) * channels
-                for c in range(channels):
-                    held[place * channels + c] = line[column + c]
-        i = front - radius
-        if i < 0:
-            continue
-        line = lines[i]
-        for start in range(0, length, SORTED):
-            count = min(SORTED, length - start)
-            for down in range(side):
-                held = ring[border(i + down - radius, height, EDGE) % side]
-                for across in range(side):
-                    shifted = held[start + across * channels :]
-                    neighbours = values[down * side + across]
-                    for k in range(count):
-                        neighbours[k] = shifted[k]
-            for pair in range(network.shape[0]):
-                lower, upper = values[network[pair, 0]], values[network[pair, 1]]
-                for k in range(SORTED):
-                    one, other = lower[k], upper[k]
-                    lower[k] = one if one < other else other
-                    upper[k] = other if one < other else one
-            found, target = values[middle], line[start : start + count]
-            for k in range(count):
-                target[k] = found[k]
 
 
 def median_network(count: int) -> Any:
@@ -116,3 +128,125 @@ def median_network(count: int) -> Any:
             needed |= {lower, upper}
             kept.append((lower, upper))
     return np.array(kept[::-1], np.int64)
+
+
+def _network(side: int) -> list[tuple[int, int]]:
+    return [(int(lower), int(upper)) for lower, upper in median_network(side * side)]
+
+
+if config.DISABLE_JIT:
+
+    def median_finder(side: int) -> Any:
+        """Return the function that finds medians of `side` x `side` values, for a block of them."""
+        network = _network(side)
+
+        def find_medians(ring: Any, starts: Any, step: int, out: Any, place: int) -> None:
+            count = sorted_at_once(out.itemsize)
+            values = [
+                ring[start + across * step : start + across * step + count]
+                for start in starts
+                for across in range(side)
+            ]
+            for lower, upper in network:
+                one, other = values[lower], values[upper]
+                values[lower] = np.where(one < other, one, other)
+                values[upper] = np.where(one < other, other, one)
+            out[place : place + count] = values[len(values) // 2]
+
+        return find_medians
+
+else:
+
+    def median_finder(side: int) -> Any:
+        """Return the function that finds medians of `side` x `side` values, for a block of them."""
+        network = _network(side)
+
+        @intrinsic
+        def find_medians(typing_context, ring, starts, step, out, place):
+            """Rows of neighbours begin at `starts` in the ring, and neighbours in a row are a step apart."""
+            if ring.dtype != out.dtype:
+                return None
+            signature = types.void(ring, starts, types.intp, out, types.intp)
+
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                ring, starts, step, out, place = arguments
+                kinds = signature.args
+                element = context.get_data_type(kinds[0].dtype)
+                size = context.get_abi_sizeof(element)
+                lanes = ir.VectorType(element, sorted_at_once(size))
+                listed = context.make_array(kinds[1])(context, builder, starts).data
+                values = []
+                for down in range(side):
+                    start = builder.load(builder.gep(listed, [ir.Constant(step.type, down)]))
+                    for across in range(side):
+                        at = builder.add(start, builder.mul(step, ir.Constant(step.type, across)))
+                        loaded = builder.load(
+                            address_of(context, builder, kinds[0], ring, at, lanes)
+                        )
+                        loaded.align = size
+                        values.append(loaded)
+                for lower, upper in network:
+                    one, other = values[lower], values[upper]
+                    if isinstance(kinds[0].dtype, types.Float):
+                        less = builder.fcmp_ordered("<", one, other)
+                    elif getattr(kinds[0].dtype, "signed", False):
+                        less = builder.icmp_signed("<", one, other)
+                    else:
+                        less = builder.icmp_unsigned("<", one, other)
+                    values[lower] = builder.select(less, one, other)
+                    values[upper] = builder.select(less, other, one)
+                builder.store(
+                    values[len(values) // 2],
+                    address_of(context, builder, kinds[3], out, place, lanes),
+                ).align = size
+                return context.get_dummy_value()
+
+            return signature, generate
+
+        return find_medians
+
+
+median_of_9, median_of_25 = median_finder(3), median_finder(5)
+
+
+@kernel
+def median_of_square(x: Any, side: Any, ring: Any, starts: Any, block: Any) -> None:
+    """x becomes the median of `side` x `side` pixels around each pixel, 3 or 5; pixels outside repeat the edge.
+
+    `ring` has `side` rows, each with room for whole blocks of a row and for side - 1 pixels more; `starts` has room for
+    a number for each of them, `block` for one block of `sorted_at_once`.
+    """
+    height, width, channels = x.shape
+    length, radius = width * channels, side // 2
+    lines, held = x.reshape((height, length)), ring.reshape(-1)
+    room, at_once = ring.shape[1], block.shape[0]
+    for front in range(height + radius):
+        if front < height:
+            line, begin = lines[front], front % side * room
+            inner = held[begin + radius * channels : begin + radius * channels + length]
+            for k in range(length):
+                inner[k] = line[k]
+            for place in range(radius * channels):
+                held[begin + place] = line[place % channels]
+                held[begin + radius * channels + length + place] = line[
+                    length - channels + place % channels
+                ]
+        i = front - radius
+        if i < 0:
+            continue
+        for down in range(side):
+            starts[down] = border(i + down - radius, height, EDGE) % side * room
+        line = lines[i]
+        for start in range(0, length, at_once):
+            whole = length - start >= at_once
+            if side == 3:
+                median_of_9(held, starts, channels, line if whole else block, start if whole else 0)
+            else:
+                median_of_25(
+                    held, starts, channels, line if whole else block, start if whole else 0
+                )
+            if not whole:
+                for k in range(length - start):
+                    line[start + k] = block[k]
+            for down in range(side):
+                starts[down] += at_once

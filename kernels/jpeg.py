@@ -9,9 +9,14 @@ import math
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba.core import config, types
+from numba.extending import intrinsic, overload
 
 from .compilation import jitable, kernel
 from .pixels import saturate
+from .tones import merge_colours, split_colours
+from .vectors import PAIRS, address_of
 
 SIDE = 8
 # Pixels across a block of colours, which have half of the size.
@@ -62,11 +67,24 @@ def _level(value: Any, white: Any) -> Any:
     return np.floor(min(max(share, np.float32(0)), np.float32(255)) + np.float32(0.5))
 
 
+@jitable
+def add_pairs(line: Any, first: Any, sums: Any) -> None:
+    """Sums of pairs of values, which are whole numbers, alone or added to those of the line above."""
+    pairs = line.reshape(-1, 2)
+    if first:
+        for k in range(sums.shape[0]):
+            sums[k] = pairs[k, 0] + pairs[k, 1]
+    else:
+        for k in range(sums.shape[0]):
+            sums[k] += pairs[k, 0] + pairs[k, 1]
+
+
 @kernel
-def to_planes(x: Any, white: Any, light: Any, blue: Any, red: Any) -> None:
+def to_planes(x: Any, white: Any, light: Any, blue: Any, red: Any, planes: Any, lines: Any) -> None:
     """The brightness of every pixel, and blue and red against it for squares of 2 x 2; 128 is subtracted of all.
 
     Planes are larger than the image: pixels outside repeat its edge. Those of colours are not written for grey ones.
+    `planes` has room for the colours of a row of `light`, `lines` for four of them.
     """
     height, width, channels = x.shape
     half = np.float32(0.5)
@@ -76,22 +94,25 @@ def to_planes(x: Any, white: Any, light: Any, blue: Any, red: Any) -> None:
                 level = _level(x[min(i, height - 1), min(j, width - 1), 0], white)
                 light[i, j] = level - np.float32(128)
         return
+    wide = light.shape[1]
     for i in range(light.shape[0]):
-        row = x[min(i, height - 1)]
-        above = i % 2 == 0
-        blues, reds = blue[i // 2], red[i // 2]
-        for j in range(light.shape[1]):
-            pixel = row[min(j, width - 1)]
-            r, g, b = _level(pixel[0], white), _level(pixel[1], white), _level(pixel[2], white)
+        split_colours(x, min(i, height - 1) * width, width, planes)
+        for c in range(3):
+            for j in range(width, wide):
+                planes[c, j] = planes[c, width - 1]
+        target, to_blue, to_red = light[i], lines[0], lines[1]
+        for j in range(wide):
+            r, g, b = (
+                _level(planes[0, j], white),
+                _level(planes[1, j], white),
+                _level(planes[2, j], white),
+            )
             grey = np.float32(0.299) * r + np.float32(0.587) * g + np.float32(0.114) * b
-            light[i, j] = np.floor(grey + half) - np.float32(128)
-            towards_blue = np.floor((b - grey) * np.float32(0.564334) + half)
-            towards_red = np.floor((r - grey) * np.float32(0.713267) + half)
-            if above and j % 2 == 0:
-                blues[j // 2], reds[j // 2] = towards_blue, towards_red
-            else:
-                blues[j // 2] += towards_blue
-                reds[j // 2] += towards_red
+            target[j] = np.floor(grey + half) - np.float32(128)
+            to_blue[j] = np.floor((b - grey) * np.float32(0.564334) + half)
+            to_red[j] = np.floor((r - grey) * np.float32(0.713267) + half)
+        add_pairs(to_blue, i % 2 == 0, blue[i // 2])
+        add_pairs(to_red, i % 2 == 0, red[i // 2])
     quarter = np.float32(0.25)
     for i in range(blue.shape[0]):
         for j in range(blue.shape[1]):
@@ -115,19 +136,57 @@ def _columns(matrix: Any, source: Any, out: Any) -> None:
                 target[k] += line[k] * share
 
 
+if config.DISABLE_JIT:
+
+    def transform_eight(line: Any, start: int, matrix: Any, out: Any) -> None:
+        """Eight values in a row times a matrix, at the same place in another row."""
+        total = line[start] * matrix[0]
+        for n in range(1, SIDE):
+            total = total + line[start + n] * matrix[n]
+        out[start : start + SIDE] = total
+
+else:
+
+    @intrinsic
+    def transform_eight(typing_context, line, start, matrix, out):
+        """Eight values in a row times a matrix, at the same place in another row."""
+        if not line.dtype == matrix.dtype == out.dtype == types.float32:
+            return None
+        signature = types.void(line, types.intp, matrix, out)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            line, start, matrix, out = arguments
+            kinds = signature.args
+            number = ir.IntType(32)
+
+            def load(kind: Any, array: Any, index: Any) -> Any:
+                loaded = builder.load(address_of(context, builder, kind, array, index, PAIRS))
+                loaded.align = 4
+                return loaded
+
+            values = load(kinds[0], line, start)
+            nothing, total = ir.Constant(PAIRS, ir.Undefined), None
+            # A matrix is a flat array in memory.
+            for n in range(SIDE):
+                lanes = ir.Constant(ir.VectorType(number, SIDE), [n] * SIDE)
+                row = load(kinds[2], matrix, ir.Constant(start.type, n * SIDE))
+                part = builder.fmul(builder.shuffle_vector(values, nothing, lanes), row)
+                total = part if total is None else builder.fadd(total, part)
+            builder.store(
+                total, address_of(context, builder, kinds[3], out, start, PAIRS)
+            ).align = 4
+            return context.get_dummy_value()
+
+        return signature, generate
+
+
 @jitable
 def _rows(matrix: Any, source: Any, out: Any) -> None:
     """Eight values in a row after the other, times a matrix."""
     for u in range(SIDE):
         line, target = source[u], out[u]
         for start in range(0, line.shape[0], SIDE):
-            block = target[start : start + SIDE]
-            for m in range(SIDE):
-                block[m] = line[start] * matrix[0, m]
-            for n in range(1, SIDE):
-                value = line[start + n]
-                for m in range(SIDE):
-                    block[m] += value * matrix[n, m]
+            transform_eight(line, start, matrix, target)
 
 
 @kernel
@@ -172,14 +231,44 @@ def _enlarged(line: Any, j: Any, last: Any) -> Any:
 
 
 @jitable
+def _enlarge(line: Any, last: Any, out: Any) -> None:
+    """A line of half of the columns as one of all."""
+    pairs = out.reshape(-1, 2)
+    inner, before, after = pairs[1:last], line[: max(last - 1, 0)], line[2 : last + 1]
+    middle = line[1:last]
+    share = np.float32(0.0625)
+    for k in range(middle.shape[0]):
+        near = middle[k] * np.float32(3)
+        inner[k, 0] = np.floor((near + before[k] + np.float32(8)) * share)
+        inner[k, 1] = np.floor((near + after[k] + np.float32(7)) * share)
+    for k in range(2):
+        out[k] = _enlarged(line, k, last)
+        out[2 * last + k] = _enlarged(line, 2 * last + k, last)
+
+
 def _stored(level: Any, white: Any, like: Any) -> Any:
     inside = min(max(np.floor(level + np.float32(0.5)), np.float32(0)), np.float32(255))
     return saturate(np.float64(inside) * (white / 255.0), like)
 
 
+@overload(_stored)
+def _store_level(level, white, like):
+    least, most, half = np.float32(0), np.float32(255), np.float32(0.5)
+    if like.dtype == types.uint8:
+        # Their white is 255.
+        return lambda level, white, like: types.uint8(
+            np.int32(min(max(np.floor(level + half), least), most))
+        )
+    return lambda level, white, like: saturate(
+        np.float64(min(max(np.floor(level + half), least), most)) * (white / 255.0), like
+    )
+
+
 @kernel
-def from_planes(light: Any, blue: Any, red: Any, white: Any, lines: Any, x: Any) -> None:
-    """Planes back as the pixels of an image; colours are enlarged as libjpeg does it. `lines` has two rows."""
+def from_planes(
+    light: Any, blue: Any, red: Any, white: Any, planes: Any, lines: Any, x: Any
+) -> None:
+    """Planes back as the pixels of an image; colours are enlarged as libjpeg does it. Memory is that of `to_planes`."""
     height, width, channels = x.shape
     middle = np.float32(128)
     if channels < 3:
@@ -188,7 +277,7 @@ def from_planes(light: Any, blue: Any, red: Any, white: Any, lines: Any, x: Any)
                 x[i, j, 0] = _stored(light[i, j] + middle, white, x)
         return
     last_row, last = (height + 1) // 2 - 1, (width + 1) // 2 - 1
-    blues, reds = lines[0], lines[1]
+    blues, reds, to_blue, to_red = lines[0], lines[1], lines[2], lines[3]
     three = np.float32(3)
     for i in range(height):
         near = i // 2
@@ -196,10 +285,13 @@ def from_planes(light: Any, blue: Any, red: Any, white: Any, lines: Any, x: Any)
         for j in range(last + 1):
             blues[j] = blue[near, j] * three + blue[far, j]
             reds[j] = red[near, j] * three + red[far, j]
+        _enlarge(blues, last, to_blue)
+        _enlarge(reds, last, to_red)
+        row = light[i]
         for j in range(width):
-            level = light[i, j] + middle
-            to_blue, to_red = _enlarged(blues, j, last), _enlarged(reds, j, last)
-            green = np.float32(0.344136) * to_blue + np.float32(0.714136) * to_red
-            x[i, j, 0] = _stored(level + np.float32(1.402) * to_red, white, x)
-            x[i, j, 1] = _stored(level - green, white, x)
-            x[i, j, 2] = _stored(level + np.float32(1.772) * to_blue, white, x)
+            level, towards_blue, towards_red = row[j] + middle, to_blue[j], to_red[j]
+            green = np.float32(0.344136) * towards_blue + np.float32(0.714136) * towards_red
+            planes[0, j] = _stored(level + np.float32(1.402) * towards_red, white, x)
+            planes[1, j] = _stored(level - green, white, x)
+            planes[2, j] = _stored(level + np.float32(1.772) * towards_blue, white, x)
+        merge_colours(planes, i * width, width, x)

@@ -210,25 +210,3 @@ def store_values(x: Any, out: Any) -> None:
 def luminance(red: Any, green: Any, blue: Any) -> Any:
     """The grey of a colour, by ITU-R BT.601."""
     return np.float32(0.299) * red + np.float32(0.587) * green + np.float32(0.114) * blue
-
-
-@kernel
-def resize_area(x: Any, out: Any) -> None:
-    """Every output pixel is the mean of the input area that it covers, by share; x is (height, width, channels)."""
-    height, width = x.shape[0], x.shape[1]
-    tall, wide = height / out.shape[0], width / out.shape[1]
-    for i in range(out.shape[0]):
-        top, bottom = i * tall, min((i + 1) * tall, np.float64(height))
-        for j in range(out.shape[1]):
-            left, right = j * wide, min((j + 1) * wide, np.float64(width))
-            for c in range(out.shape[2]):
-                total, area = 0.0, 0.0
-                for y in range(int(top), int(np.ceil(bottom))):
-                    down = min(y + 1.0, bottom) - max(np.float64(y), top)
-                    for z in range(int(left), int(np.ceil(right))):
-                        share = down * (min(z + 1.0, right) - max(np.float64(z), left))
-                        # Infinity times 0 would be NaN.
-                        if share > 0.0:
-                            total += share * x[y, z, c]
-                            area += share
-                out[i, j, c] = saturate(total / area, out)

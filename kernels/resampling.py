@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compilation import jitable, kernel
+from .vectors import dot_of_eights
 
 # As scipy.signal.resample_poly: so many zeros of the sinc on both sides, under a window of this shape.
 ZEROS = 10
@@ -74,6 +75,16 @@ def _between(x: Any, first: int, c: int, low: Any, high: Any, share: Any) -> Any
     return (a + d) * (np.float32(1) - share) + (b + e) * share
 
 
+@jitable
+def _weighted(x: Any, first: int, weights: Any, begin: int, taps: int) -> Any:
+    """The weighted sum of some moments of one channel."""
+    eights = taps // 8
+    total = dot_of_eights(x, first, weights, begin, eights)
+    for t in range(8 * eights, taps):
+        total += x[first + t] * weights[begin + t]
+    return total
+
+
 @kernel
 def resample_sinc(
     x: Any, start: Any, pace: Any, fill: Any, table: Any, weights: Any, out: Any
@@ -84,6 +95,7 @@ def resample_sinc(
     than half a moment outside of x is `fill`. `weights` is memory of `weights_size`.
     """
     length, channels = x.shape
+    flat = x.reshape(-1)
     scale = 1.0 / max(pace, 1.0)
     reach = math.ceil(ZEROS / scale)
     taps = 2 * reach
@@ -105,6 +117,11 @@ def resample_sinc(
         elif kept and first >= 0 and first + taps <= length:
             phase = int(share * PHASES)
             rest = np.float32(share * PHASES - phase)
+            if channels == 1:
+                sooner = _weighted(flat, first, weights, phase * taps, taps)
+                later = _weighted(flat, first, weights, (phase + 1) * taps, taps)
+                out[i, 0] = sooner * (np.float32(1) - rest) + later * rest
+                continue
             near = weights[phase * taps : (phase + 1) * taps]
             far = weights[(phase + 1) * taps : (phase + 2) * taps]
             for c in range(channels):

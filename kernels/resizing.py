@@ -160,21 +160,21 @@ def whole_blocks(start: Any, size: Any, row: Any) -> Any:
 def mix_rows(
     x: Any, places: Any, shares: Any, begin: Any, count: Any, start: Any, size: Any, out: Any
 ) -> None:
-    """Values from `start` of some rows, by their shares; up to four rows at a time."""
+    """Values from `start` of some rows of x, (rows, values), by their shares; up to four rows at a time."""
     mixed = out[start : start + size]
-    one = x[places[begin]].reshape(-1)[start : start + size]
+    one = x[places[begin]][start : start + size]
     if count == 1:
         for k in range(size):
             mixed[k] = precise(one[k], x)
         return
     first, second = shares[begin], shares[begin + 1]
-    two = x[places[begin + 1]].reshape(-1)[start : start + size]
+    two = x[places[begin + 1]][start : start + size]
     if count == 2:
         for k in range(size):
             mixed[k] = precise(one[k], x) * first + precise(two[k], x) * second
         return
     third = shares[begin + 2]
-    three = x[places[begin + 2]].reshape(-1)[start : start + size]
+    three = x[places[begin + 2]][start : start + size]
     done = 3
     if count == 3:
         for k in range(size):
@@ -182,31 +182,31 @@ def mix_rows(
             mixed[k] = value + precise(three[k], x) * third
     else:
         done, fourth = 4, shares[begin + 3]
-        four = x[places[begin + 3]].reshape(-1)[start : start + size]
+        four = x[places[begin + 3]][start : start + size]
         for k in range(size):
             value = precise(one[k], x) * first + precise(two[k], x) * second
             value = value + precise(three[k], x) * third
             mixed[k] = value + precise(four[k], x) * fourth
     for tap in range(begin + done, begin + count - 1, 2):
         first, second = shares[tap], shares[tap + 1]
-        one = x[places[tap]].reshape(-1)[start : start + size]
-        two = x[places[tap + 1]].reshape(-1)[start : start + size]
+        one = x[places[tap]][start : start + size]
+        two = x[places[tap + 1]][start : start + size]
         for k in range(size):
             mixed[k] = (mixed[k] + precise(one[k], x) * first) + precise(two[k], x) * second
     if count > done and (count - done) % 2 == 1:
         first = shares[begin + count - 1]
-        one = x[places[begin + count - 1]].reshape(-1)[start : start + size]
+        one = x[places[begin + count - 1]][start : start + size]
         for k in range(size):
             mixed[k] = mixed[k] + precise(one[k], x) * first
 
 
 @jitable
 def mix_columns(
-    line: Any, columns: Any, shares: Any, places: Any, counts: Any, channels: Any, made: Any
-) -> None:
+    line: Any, columns: Any, start: Any, shares: Any, places: Any, counts: Any, channels: Any, made: Any
+) -> None:  # fmt: skip
     """Pixels of a line by their shares, into another, in order: what a pixel has beyond its channels is overwritten."""
     taps = places.shape[0] // counts.shape[0]
-    for j in range(columns.shape[0]):
+    for j in range(start, columns.shape[0]):
         entry = columns[j]
         if entry >= 0:
             for c in range(0, channels, 4):
@@ -215,26 +215,39 @@ def mix_columns(
                 )  # fmt: skip
 
 
+def whole_stored(value: Any, scale: Any, bias: Any, like: Any) -> Any:
+    """A whole number within the limits of its integers, times scale plus bias, as the dtype of the array `like`."""
+    return stored(value * scale + bias, like)
+
+
+@overload(whole_stored)
+def _whole_stored(value, scale, bias, like):
+    dtype = like.dtype
+    if isinstance(dtype, types.Integer) and dtype.maxval < 1 << 16:
+        # Only floats are scaled.
+        return lambda value, scale, bias, like: dtype(np.int32(value))
+    return lambda value, scale, bias, like: stored(value * scale + bias, like)
+
+
 @jitable
 def finish_row(
-    made: Any, columns: Any, fill: Any, scale: Any, bias: Any, whole: Any, limits: Any, out: Any, i: Any
+    made: Any, columns: Any, fill: Any, scale: Any, bias: Any, whole: Any, limits: Any, inside: Any, channels: Any,
+    target: Any,
 ) -> None:  # fmt: skip
-    """A line as row i of the output: rounded and clipped if `whole`, times scale plus bias, fill colour where it is."""
-    channels = out.shape[2]
-    for j in range(columns.shape[0]):
+    """A line as a row of the output: rounded and clipped if `whole`, times scale plus bias, fill colour where it is."""
+    for j in range(0 if inside else columns.shape[0]):
         if columns[j] < 0:
             for c in range(channels):
                 made[j * channels + c] = precise(fill[c], fill)
-    target = out[i].reshape(-1)
     if whole:
         low, high = limits
         half = precise(0.5, made)
         for k in range(target.shape[0]):
             value = min(max(np.floor(made[k] + half), low), high)
-            target[k] = stored(value * scale[k] + bias[k], out)
+            target[k] = whole_stored(value, scale[k], bias[k], target)
     else:
         for k in range(target.shape[0]):
-            target[k] = stored(made[k] * scale[k] + bias[k], out)
+            target[k] = stored(made[k] * scale[k] + bias[k], target)
 
 
 @jitable
@@ -245,37 +258,66 @@ def fill_row(fill: Any, scale: Any, bias: Any, out: Any, i: Any) -> None:
             out[i, j, c] = stored(precise(fill[c], fill) * scale[c] + bias[c], out)
 
 
-def floats_of(out: Any, i: Any, made: Any) -> Any:
-    """Row i of the output if that is of float32, otherwise another line."""
-    return out[i].reshape(-1) if out.dtype == np.float32 else made
+def mixed_row(row: Any, made: Any) -> Any:
+    """A row of the output if pairs of pixels can be stored in it, otherwise another line."""
+    return row if row.dtype in (np.float32, np.uint8) else made
 
 
-@overload(floats_of)
-def _floats_of(out, i, made):
-    if out.dtype == types.float32:
-        return lambda out, i, made: out[i].reshape(-1)
-    return lambda out, i, made: made
+@overload(mixed_row)
+def _mixed_row(row, made):
+    if row.dtype in (types.float32, types.uint8):
+        return lambda row, made: row
+    return lambda row, made: made
 
 
-def store_floats(made: Any, out: Any, i: Any) -> None:
-    """A line as row i of the output, unless it is there already."""
-    if out.dtype != np.float32:
-        target = out[i].reshape(-1)
-        for k in range(target.shape[0]):
-            target[k] = stored(made[k], out)
+def store_mixed(made: Any, row: Any) -> None:
+    """A line as a row of the output, unless it is there already."""
+    if row.dtype not in (np.float32, np.uint8):
+        for k in range(row.shape[0]):
+            row[k] = stored(made[k], row)
 
 
-@overload(store_floats)
-def _store_floats(made, out, i):
-    if out.dtype == types.float32:
-        return lambda made, out, i: None
+@overload(store_mixed)
+def _store_mixed(made, row):
+    if row.dtype in (types.float32, types.uint8):
+        return lambda made, row: None
 
-    def store_row(made, out, i):
-        target = out[i].reshape(-1)
-        for k in range(target.shape[0]):
-            target[k] = stored(made[k], out)
+    def store_row(made, row):
+        for k in range(row.shape[0]):
+            row[k] = stored(made[k], row)
 
     return store_row
+
+
+@jitable
+def fill_columns(
+    columns: Any, begin: Any, end: Any, fill: Any, scale: Any, bias: Any, target: Any, channels: Any
+) -> None:
+    """The fill colour in a row, in those columns of a part of it that have no pixels."""
+    for j in range(begin, end):
+        if columns[j] < 0:
+            for c in range(channels):
+                place = j * channels + c
+                target[place] = stored(np.float32(fill[c]) * scale[c] + bias[c], target)
+
+
+@jitable
+def copy_part(rows: Any, row: Any, other: Any, begin: Any, end: Any) -> None:
+    """A part of the values of a row in another row."""
+    source, target = rows[row, begin:end], rows[other, begin:end]
+    for k in range(source.shape[0]):
+        target[k] = source[k]
+
+
+@jitable
+def empty_ends(columns: Any) -> Any:
+    """How many columns at the beginning have no pixels, and where those at the end begin."""
+    first, stop = 0, columns.shape[0]
+    while first < stop and columns[first] < 0:
+        first += 1
+    while stop > first and columns[stop - 1] < 0:
+        stop -= 1
+    return first, stop
 
 
 @jitable
@@ -320,6 +362,37 @@ def mix_pairs(
             mix_pair_of_4(line, places, shares, pair, scale, bias, whole, out, channels)
 
 
+def mix_line(
+    line: Any, columns: Any, shares: Any, places: Any, counts: Any, channels: Any, paired: Any, taps: Any,
+    pair_places: Any, pair_shares: Any, made: Any,
+) -> None:  # fmt: skip
+    """Pixels of a line by their shares, into another: two at a time if they are `paired` and of 32 bits."""
+    mix_columns(line, columns, 0, shares, places, counts, channels, made)
+
+
+@overload(mix_line)
+def _mix_line(
+    line, columns, shares, places, counts, channels, paired, taps, pair_places, pair_shares, made
+):
+    if line.dtype != types.float32:
+
+        def mix_single(
+            line, columns, shares, places, counts, channels, paired, taps, pair_places, pair_shares, made
+        ):  # fmt: skip
+            mix_columns(line, columns, 0, shares, places, counts, channels, made)
+
+        return mix_single
+
+    def mix(
+        line, columns, shares, places, counts, channels, paired, taps, pair_places, pair_shares, made
+    ):  # fmt: skip
+        pairs = columns.shape[0] // 2 if paired else 0
+        mix_pairs(line, pair_places, pair_shares, taps, pairs, channels, None, None, False, made)
+        mix_columns(line, columns, 2 * pairs, shares, places, counts, channels, made)
+
+    return mix
+
+
 @kernel
 def resize_window(
     x: Any, rows: Any, columns: Any, row_shares: Any, row_places: Any, row_counts: Any, column_shares: Any,
@@ -335,6 +408,11 @@ def resize_window(
     here, so these need no clipping.
     """
     height, width, channels = out.shape
+    # Rows of values; to reshape every row by itself takes 20 ns.
+    values, targets = (
+        x.reshape(x.shape[0], x.shape[1] * channels),
+        out.reshape(height, width * channels),
+    )
     left, right, most, inside = reached(columns, column_places, column_counts)
     start, size = whole_blocks(left * channels, (right - left) * channels, x.shape[1] * channels)
     across = column_places.shape[0] // column_counts.shape[0]
@@ -350,32 +428,55 @@ def resize_window(
         pair_columns(
             columns, column_shares, column_places, column_counts, channels, taps, nothing, pair_places, pair_shares
         )  # fmt: skip
+    first, stop = empty_ends(columns)
+    holes = False
+    for j in range(first, stop):
+        holes = holes or columns[j] < 0
+    # Rows of the output whose ends, or which, have the fill colour: copying it is ten times as fast.
+    filled, empty = -1, -1
     for i in range(height):
         entry = rows[i]
         if entry < 0:
-            fill_row(fill, scale, bias, out, i)
+            if empty < 0:
+                fill_row(fill, scale, bias, out, i)
+                empty = i
+            else:
+                copy_part(targets, empty, i, 0, width * channels)
             continue
-        mix_rows(x, row_places, row_shares, entry * down, row_counts[entry], start, size, line)
+        mix_rows(values, row_places, row_shares, entry * down, row_counts[entry], start, size, line)
         if not paired:
-            mix_columns(line, columns, column_shares, column_places, column_counts, channels, made)
-            finish_row(made, columns, fill, scale, bias, whole, limits, out, i)
+            mix_columns(
+                line, columns, 0, column_shares, column_places, column_counts, channels, made
+            )
+            finish_row(
+                made, columns, fill, scale, bias, whole, limits, inside, channels, targets[i]
+            )
             continue
-        target = floats_of(out, i, made)
+        target = mixed_row(targets[i], made)
         mix_pairs(line, pair_places, pair_shares, taps, pairs, channels, scale, bias, whole, target)
         for j in range(2 * pairs, width):
-            begin = max(columns[j], 0) * across
+            # Those of the fill colour have none.
+            entry = max(columns[j], 0)
+            begin, count = entry * across, column_counts[entry] if columns[j] >= 0 else 0
             for c in range(channels):
                 value = np.float32(0)
-                for tap in range(begin, begin + column_counts[max(columns[j], 0)]):
+                for tap in range(begin, begin + count):
                     value += line[column_places[tap] * channels + c] * column_shares[tap]
                 if whole:
                     value = np.floor(value + np.float32(0.5))
-                target[j * channels + c] = value * scale[c] + bias[c]
-        for j in range(0 if inside else width):
-            if columns[j] < 0:
-                for c in range(channels):
-                    target[j * channels + c] = np.float32(fill[c]) * scale[c] + bias[c]
-        store_floats(made, out, i)
+                target[j * channels + c] = stored(value * scale[c] + bias[c], target)
+        if not inside:
+            if filled < 0:
+                fill_columns(columns, 0, first, fill, scale, bias, target, channels)
+                fill_columns(columns, stop, width, fill, scale, bias, target, channels)
+            if holes:
+                fill_columns(columns, first, stop, fill, scale, bias, target, channels)
+        store_mixed(made, targets[i])
+        if not inside:
+            if filled >= 0:
+                copy_part(targets, filled, i, 0, first * channels)
+                copy_part(targets, filled, i, stop * channels, width * channels)
+            filled = i
 
 
 @jitable
@@ -388,15 +489,28 @@ def rows_first(window: Any, height: Any, width: Any) -> Any:
 def resize_exactly(
     x: Any, rows: Any, columns: Any, row_shares: Any, row_places: Any, row_counts: Any, column_shares: Any,
     column_places: Any, column_counts: Any, fill: Any, scale: Any, bias: Any, whole: Any, limits: Any, line: Any,
-    made: Any, held: Any, window: Any, out: Any,
+    made: Any, held: Any, pair_places: Any, pair_shares: Any, window: Any, out: Any,
 ) -> None:  # fmt: skip
     """The same in as many bits as x needs, with rows and columns in the order of Pillow.
 
     Whole numbers are clipped in between, as Pillow does it: filters that overshoot give other pixels without it. `held`
     has room for every row of x, as long as `made`; `window` is what was drawn.
     """
-    channels = out.shape[2]
-    left, right, _, _ = reached(columns, column_places, column_counts)
+    height, width, channels = out.shape
+    values, targets = (
+        x.reshape(x.shape[0], x.shape[1] * channels),
+        out.reshape(height, width * channels),
+    )
+    left, right, most, inside = reached(columns, column_places, column_counts)
+    nothing = line.shape[0] - 4
+    for k in range(nothing, line.shape[0]):
+        line[k] = 0
+    paired = most <= PAIRED_TAPS and 3 <= channels <= 4
+    taps = max(most, 2)
+    if paired:
+        pair_columns(
+            columns, column_shares, column_places, column_counts, channels, taps, nothing, pair_places, pair_shares
+        )  # fmt: skip
     top, bottom, _, _ = reached(rows, row_places, row_counts)
     start, size = left * channels, (right - left) * channels
     down = row_places.shape[0] // row_counts.shape[0]
@@ -404,27 +518,33 @@ def resize_exactly(
     part = line[start : start + size]
     if not before:
         for y in range(top, bottom):
-            source = x[y].reshape(-1)[start : start + size]
+            source = values[y, start : start + size]
             for k in range(size):
                 part[k] = precise(source[k], x)
             row = held[y]
-            mix_columns(line, columns, column_shares, column_places, column_counts, channels, row)
+            mix_line(
+                line, columns, column_shares, column_places, column_counts, channels, paired, taps, pair_places,
+                pair_shares, row,
+            )  # fmt: skip
             if whole:
                 clip_values(row, limits)
-    for i in range(out.shape[0]):
+    for i in range(height):
         entry = rows[i]
         if entry < 0:
             fill_row(fill, scale, bias, out, i)
             continue
         begin, count = entry * down, row_counts[entry]
         if before:
-            mix_rows(x, row_places, row_shares, begin, count, start, size, line)
+            mix_rows(values, row_places, row_shares, begin, count, start, size, line)
             if whole:
                 clip_values(part, limits)
-            mix_columns(line, columns, column_shares, column_places, column_counts, channels, made)
+            mix_line(
+                line, columns, column_shares, column_places, column_counts, channels, paired, taps, pair_places,
+                pair_shares, made,
+            )  # fmt: skip
         else:
             mix_rows(held, row_places, row_shares, begin, count, 0, made.shape[0], made)
-        finish_row(made, columns, fill, scale, bias, whole, limits, out, i)
+        finish_row(made, columns, fill, scale, bias, whole, limits, inside, channels, targets[i])
 
 
 @jitable

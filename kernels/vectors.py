@@ -32,8 +32,10 @@ if config.DISABLE_JIT:
                     value += line[places[entry] : places[entry] + 4] * shares[4 * entry]
                 if whole:
                     value = np.floor(value + np.float32(0.5))
+                if scale is not None:
+                    value = value * scale[:4] + bias[:4]
                 place = (2 * pair + pixel) * channels
-                out[place : place + 4] = value * scale[:4] + bias[:4]
+                out[place : place + 4] = value
 
         return mix_pixels
 
@@ -50,6 +52,25 @@ if config.DISABLE_JIT:
             begin = places[k] * channels + at
             value += line[begin : begin + 4] * shares[k]
         out[place : place + 4] = value
+
+    def dot_of_eights(x: Any, at: int, weights: Any, first: int, eights: int) -> Any:
+        """The sum of 8 * eights products of float32."""
+        totals = np.zeros(8, np.float32)
+        for k in range(0, 8 * eights, 8):
+            totals += x[at + k : at + k + 8] * weights[first + k : first + k + 8]
+        for half in (4, 2, 1):
+            totals = totals[:half] + totals[half:]
+        return totals[0]
+
+    def mix_bytes(
+        line: Any, at: int, shares: Any, first: int, count: int, channels: int, out: Any, place: int
+    ) -> None:
+        """Four channels of pixels next to each other by their shares, as rounded bytes."""
+        value = np.zeros(4, np.float32)
+        for k in range(count):
+            begin = at + k * channels
+            value += line[begin : begin + 4] * shares[first + k]
+        out[place : place + 4] = value + np.float32(0.5)
 
     def mirror_ones(source: Any, at: int, out: Any, place: int) -> None:
         """MIRRORED pixels of one channel in the opposite order."""
@@ -119,9 +140,16 @@ else:
         def mix_pixels(
             typing_context, line, places, shares, pair, scale, bias, whole, out, channels
         ):
-            """The places of a tap are next to each other, and so are its shares, once for every lane."""
-            floats = (line, shares, scale, bias, out)
+            """The places of a tap are next to each other, and so are its shares, once for every lane.
+
+            Bytes are stored rounded, and neither scaled nor clipped. Without `scale` floats are stored as they are.
+            """
+            scaled = scale != types.none
+            floats = (line, shares, scale, bias) if scaled else (line, shares)
             if not all(array.dtype == types.float32 for array in floats):
+                return None
+            bytewise = out.dtype == types.uint8
+            if not bytewise and out.dtype != types.float32:
                 return None
             signature = types.void(
                 line, places, shares, types.intp, scale, bias, types.boolean, out, types.intp
@@ -144,7 +172,7 @@ else:
                     pixel = load(kind, array, number(0), LANES)
                     return builder.shuffle_vector(pixel, unused, twice)
 
-                total = None
+                total: Any = None
                 first = builder.mul(pair, number(2 * taps))
                 listed = context.make_array(kinds[1])(context, builder, places).data
                 for tap in range(taps):
@@ -162,12 +190,21 @@ else:
                     builder.module, ir.FunctionType(PAIRS, [PAIRS]), "llvm.floor.v8f32"
                 )
                 half = ir.Constant(PAIRS, [0.5] * 8)
-                rounded = builder.call(floor, [builder.fadd(total, half)])
-                total = builder.select(cgutils.is_true(builder, whole), rounded, total)
-                total = builder.fadd(
-                    builder.fmul(total, repeated(kinds[4], scale)), repeated(kinds[5], bias)
-                )
-                nothing = ir.Constant(PAIRS, ir.Undefined)
+                lanes, align = LANES, 4
+                if bytewise:
+                    # Nothing is below 0, so what is behind the point is cut off.
+                    whole_numbers = builder.fptosi(
+                        builder.fadd(total, half), ir.VectorType(ir.IntType(32), 8)
+                    )
+                    total = builder.trunc(whole_numbers, ir.VectorType(ir.IntType(8), 8))
+                    lanes, align = ir.VectorType(ir.IntType(8), 4), 1
+                elif scaled:
+                    rounded = builder.call(floor, [builder.fadd(total, half)])
+                    total = builder.select(cgutils.is_true(builder, whole), rounded, total)
+                    total = builder.fadd(
+                        builder.fmul(total, repeated(kinds[4], scale)), repeated(kinds[5], bias)
+                    )
+                nothing = ir.Constant(total.type, ir.Undefined)
                 place = builder.mul(builder.mul(pair, number(2)), channels)
                 for pixel in range(2):
                     half_of = ir.Constant(
@@ -175,8 +212,8 @@ else:
                     )
                     builder.store(
                         builder.shuffle_vector(total, nothing, half_of),
-                        lane_address(context, builder, kinds[7], out, place, LANES),
-                    ).align = 4
+                        lane_address(context, builder, kinds[7], out, place, lanes),
+                    ).align = align
                     place = builder.add(place, channels)
                 return context.get_dummy_value()
 
@@ -216,6 +253,76 @@ else:
             builder.store(
                 builder.load(sum_of), lane_address(context, builder, kinds[7], out, place, lanes)
             ).align = align
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    @intrinsic
+    def dot_of_eights(typing_context, x, at, weights, first, eights):
+        """The sum of 8 * eights products of float32, in an order that is the same on all machines."""
+        if not x.dtype == weights.dtype == types.float32:
+            return None
+        whole = types.intp
+        signature = types.float32(x, whole, weights, whole, whole)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            x, at, weights, first, eights = arguments
+            kinds = signature.args
+            sum_of = cgutils.alloca_once_value(builder, ir.Constant(PAIRS, [0.0] * 8))
+            with cgutils.for_range(builder, eights) as loop:
+                step = builder.mul(loop.index, ir.Constant(at.type, 8))
+                both = []
+                for kind, array, start in ((kinds[0], x, at), (kinds[2], weights, first)):
+                    place = builder.add(start, step)
+                    loaded = builder.load(lane_address(context, builder, kind, array, place, PAIRS))
+                    loaded.align = 4
+                    both.append(loaded)
+                product = builder.fmul(*both)
+                builder.store(builder.fadd(builder.load(sum_of), product), sum_of)
+            total = builder.load(sum_of)
+            for half in (4, 2, 1):
+                lower, upper = (
+                    ir.Constant(ir.VectorType(ir.IntType(32), half), [*range(begin, begin + half)])
+                    for begin in (0, half)
+                )
+                nothing = ir.Constant(total.type, ir.Undefined)
+                total = builder.fadd(
+                    builder.shuffle_vector(total, nothing, lower),
+                    builder.shuffle_vector(total, nothing, upper),
+                )
+            return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
+
+        return signature, generate
+
+    @intrinsic
+    def mix_bytes(typing_context, line, at, shares, first, count, channels, out, place):
+        """Four channels of pixels next to each other by their shares, as rounded bytes."""
+        if not (line.dtype == shares.dtype == types.float32 and out.dtype == types.uint8):
+            return None
+        whole = types.intp
+        signature = types.void(line, whole, shares, whole, whole, whole, out, whole)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            line, at, shares, first, count, channels, out, place = arguments
+            kinds = signature.args
+            sum_of = cgutils.alloca_once_value(builder, ir.Constant(LANES, [0.0] * 4))
+            listed = context.make_array(kinds[2])(context, builder, shares).data
+            with cgutils.for_range(builder, count) as loop:
+                begin = builder.add(at, builder.mul(loop.index, channels))
+                values = builder.load(lane_address(context, builder, kinds[0], line, begin, LANES))
+                values.align = 4
+                share = builder.load(builder.gep(listed, [builder.add(first, loop.index)]))
+                mixed = builder.fmul(values, spread(builder, share))
+                builder.store(builder.fadd(builder.load(sum_of), mixed), sum_of)
+            half = ir.Constant(LANES, [0.5] * 4)
+            rounded = builder.fptosi(
+                builder.fadd(builder.load(sum_of), half), ir.VectorType(ir.IntType(32), 4)
+            )
+            lanes = ir.VectorType(ir.IntType(8), 4)
+            builder.store(
+                builder.trunc(rounded, lanes),
+                lane_address(context, builder, kinds[6], out, place, lanes),
+            ).align = 1
             return context.get_dummy_value()
 
         return signature, generate

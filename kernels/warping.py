@@ -14,7 +14,7 @@ from numba.extending import intrinsic, overload
 from .compilation import jitable, kernel
 from .memory import store_float
 from .pixels import precise, saturate, whole
-from .vectors import lane_address
+from .vectors import MIRRORED, lane_address, mirror_fours, mirror_ones, mirror_threes
 from .windows import FILL, REFLECT, border
 
 # Places in an image that are none: next to its edge, where the fill colour is mixed in, and further outside.
@@ -235,6 +235,10 @@ def copy_turned(x: Any, matrix: Any, mode: Any, fill: Any, out: Any) -> None:
             copied = target[start : start + size]
             for k in range(size):
                 copied[k] = line[k]
+    elif a == -1 and (channels == 1 or channels == 3 or channels == 4):
+        for i in range(upper, lower):
+            begin, to = (e * i + f) * width + c, i * out.shape[1]
+            mirror_line(source, begin, target, to, left, right, channels)
     else:
         # One of d and a is 0, one of e and b, so in every row of the output the source is walked through in steps.
         walk = (
@@ -252,6 +256,27 @@ def copy_turned(x: Any, matrix: Any, mode: Any, fill: Any, out: Any) -> None:
             column = border(a * place + b * i + c, width, mode)
             for k in range(channels):
                 out[i, place, k] = x[row, column, k] if row >= 0 and column >= 0 else fill[k]
+
+
+@jitable
+def mirror_line(
+    source: Any, begin: Any, target: Any, to: Any, left: Any, right: Any, channels: Any
+) -> None:
+    """Pixels begin - left, begin - left - 1, ... of the source at to + left, ..., to + right - 1 of the target."""
+    blocks = (right - left) // MIRRORED
+    # From the right, because the source is read forwards then.
+    for j in range(left + blocks * MIRRORED, right):
+        for k in range(channels):
+            target[(to + j) * channels + k] = source[(begin - j) * channels + k]
+    for block in range(blocks - 1, -1, -1):
+        j = left + block * MIRRORED
+        at, place = (begin - j - MIRRORED + 1) * channels, (to + j) * channels
+        if channels == 3:
+            mirror_threes(source, at, target, place)
+        elif channels == 1:
+            mirror_ones(source, at, target, place)
+        else:
+            mirror_fours(source, at, target, place)
 
 
 @jitable

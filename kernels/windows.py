@@ -107,6 +107,9 @@ def walk(table: Any) -> Any:
 def copy_window(x: Any, rows: Any, columns: Any, fill: Any, out: Any) -> None:
     """Pixels of x at the tables' coordinates; `fill` is a row of the output in the fill colour."""
     width, channels = out.shape[1], out.shape[2]
+    # Rows of values; to reshape every row by itself takes 20 ns.
+    sources = x.reshape(x.shape[0], x.shape[1] * channels)
+    targets = out.reshape(out.shape[0], width * channels)
     first, stop, step = walk(columns)
     filled = width - (stop - first)
     for j in range(width):
@@ -120,24 +123,17 @@ def copy_window(x: Any, rows: Any, columns: Any, fill: Any, out: Any) -> None:
     for i in range(out.shape[0]):
         row = rows[i]
         if row < 0 or filled > 0:
-            line = out[i].reshape(-1)
+            line = targets[i]
             for k in range(width * channels):
                 line[k] = fill[k]
             if row < 0:
                 continue
         if step < 0:
-            source, target = x[row].reshape(-1), out[i].reshape(-1)
-            offset = 0
-            if stop > first and i + 1 < out.shape[0]:
-                # Memory that is far away is read fastest forwards, so it is mirrored on the way back from the next row
-                # of the output, which is written afterwards: 51 us for a 224 px image without it, 26 us with it.
-                offset = columns[stop - 1] * channels
-                line = source[offset : offset + (stop - first) * channels]
-                source = out[i + 1].reshape(-1)
-                for k in range(line.shape[0]):
-                    source[k] = line[k]
-            for j in range(begin, stop, MIRRORED):
-                at, place = (columns[j] - MIRRORED + 1) * channels - offset, j * channels
+            source, target = sources[row], targets[i]
+            # From the right, because the source is read forwards then, as memory that is far away is read fastest.
+            for block in range((stop - begin) // MIRRORED - 1, -1, -1):
+                j = begin + block * MIRRORED
+                at, place = (columns[j] - MIRRORED + 1) * channels, j * channels
                 if channels == 3:
                     mirror_threes(source, at, target, place)
                 elif channels == 1:
@@ -146,8 +142,8 @@ def copy_window(x: Any, rows: Any, columns: Any, fill: Any, out: Any) -> None:
                     mirror_fours(source, at, target, place)
         elif stop > first:
             start, size = columns[first] * channels, (stop - first) * channels
-            source = x[row].reshape(-1)[start : start + size]
-            target = out[i].reshape(-1)[first * channels : stop * channels]
+            source = sources[row][start : start + size]
+            target = targets[i][first * channels : stop * channels]
             for k in range(size):
                 target[k] = source[k]
         if filled > 0 and stop == end:
@@ -165,6 +161,9 @@ def scale_window(
 ) -> None:
     """Pixels of x at the tables' coordinates, times scale plus bias, which are repeated for every pixel of a row."""
     width, channels = out.shape[1], out.shape[2]
+    # Rows of values; to reshape every row by itself takes 20 ns.
+    sources = x.reshape(x.shape[0], x.shape[1] * channels)
+    targets = out.reshape(out.shape[0], width * channels)
     first, stop, step = walk(columns)
     begin, end = 0, 0
     if step < 0:
@@ -182,7 +181,7 @@ def scale_window(
                     out[i, j, c] = np.float32(fill[c]) * scale[c] + bias[c]
             continue
         if end > begin:
-            source, target = x[row].reshape(-1), out[i].reshape(-1)
+            source, target = sources[row], targets[i]
             start = begin
             if columns[begin] == x.shape[1] - 1:
                 for c in range(channels):
@@ -194,8 +193,8 @@ def scale_window(
             # Flat arrays that begin where the loop does: with a sum as index Numba looks at every element whether
             # that is below 0, and the loop does not become vector instructions.
             start, size = columns[first] * channels, (stop - first) * channels
-            source = x[row].reshape(-1)[start : start + size]
-            target = out[i].reshape(-1)[first * channels : stop * channels]
+            source = sources[row][start : start + size]
+            target = targets[i][first * channels : stop * channels]
             for k in range(size):
                 target[k] = np.float32(source[k]) * scale[k] + bias[k]
         for j in range(width - (stop - first)):

@@ -349,7 +349,7 @@ def resize_window(
 
 def resize_exactly(
     x, rows, columns, row_shares, row_places, row_counts, column_shares, column_places, column_counts,
-    fill, scale, bias, whole, limits, line, made, held, window, out
+    fill, scale, bias, whole, limits, line, made, held, pair_places, pair_shares, window, out
 ):  # fmt: skip
     """Whole numbers are clipped between columns and rows, whichever come first."""
     axes = [
@@ -440,7 +440,7 @@ def covered(size, count):
     return np.maximum(0, np.minimum(begin + size, place + count) - np.maximum(begin, place))
 
 
-def resize_area(x, out):
+def resize_area(x, out, *_):
     down, across = covered(x.shape[0], out.shape[0]), covered(x.shape[1], out.shape[1])
     total = np.einsum("iy,jz,yzc->ijc", down, across, x.astype(np.float64))
     store_values((total / (x.shape[0] * x.shape[1])).reshape(-1), out.reshape(-1))
@@ -1158,14 +1158,14 @@ def mean_of_runs(x, rows, begins, ends, radius, share, totals, sums):
     store_values((total * share).reshape(-1), x.reshape(-1))
 
 
-def median_of_square(x, side, network, ring, values):
+def median_of_square(x, side, ring, starts, block):
     radius = side // 2
     padded = np.pad(x, [(radius, radius), (radius, radius), (0, 0)], mode="edge")
     squares = np.lib.stride_tricks.sliding_window_view(padded, (side, side), axis=(0, 1))
     x[...] = np.median(squares, axis=(3, 4))
 
 
-def to_planes(x, white, light, blue, red):
+def to_planes(x, white, light, blue, red, planes, lines):
     """Whole planes, by the matrix of JFIF; pixels outside repeat the edge."""
     grow = [(0, light.shape[0] - x.shape[0]), (0, light.shape[1] - x.shape[1]), (0, 0)]
     share = np.pad(x[..., :3], grow, mode="edge").astype(np.float32) * np.float32(255 / white)
@@ -1191,7 +1191,7 @@ def enlarged(plane, height, width):
     return np.floor(both / 16)[:height, :width]
 
 
-def from_planes(light, blue, red, white, lines, x):
+def from_planes(light, blue, red, white, planes, lines, x):
     height, width, channels = x.shape
     level = light[:height, :width].astype(np.float64) + 128
     colours = level[..., None]

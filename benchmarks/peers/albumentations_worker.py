@@ -46,6 +46,7 @@ def factor(name: str) -> A.ColorJitter:
     )
 
 
+NEAREST: Any = {"upscale": cv2.INTER_NEAREST_EXACT, "downscale": cv2.INTER_NEAREST_EXACT}
 OPS: dict[str, Callable[[], Any]] = {
     "Rotate": lambda: A.Rotate(exactly(of.DEGREES), p=1),
     "Affine": lambda: A.Affine(
@@ -95,6 +96,52 @@ OPS: dict[str, Callable[[], Any]] = {
     "Resize": lambda: A.Resize(of.RESIZED, of.RESIZED),
     "RandomResizedCrop": lambda: A.RandomResizedCrop((of.SIZE, of.SIZE), of.AREA, of.RATIO),
     "Normalize": lambda: A.Normalize(MEAN, STD),
+    "ToFloat": A.ToFloat,
+    "LetterBox": lambda: A.LetterBox(of.BOX),
+    "PadIfNeeded": lambda: A.PadIfNeeded(of.LARGE, of.LARGE),
+    "Resize bicubic": lambda: A.Resize(of.LARGE, of.LARGE, interpolation=cv2.INTER_CUBIC),
+    "Resize lanczos": lambda: A.Resize(of.LARGE, of.LARGE, interpolation=cv2.INTER_LANCZOS4),
+    "Resize area": lambda: A.Resize(of.RESIZED, of.RESIZED, interpolation=cv2.INTER_AREA),
+    "Resize antialias": lambda: A.Resize(of.RESIZED, of.RESIZED, area_for_downscale="image"),
+    "RandomResizedCrop antialias": lambda: A.RandomResizedCrop(
+        (of.RESIZED, of.RESIZED), of.AREA, of.RATIO, area_for_downscale="image"
+    ),
+    "D4": lambda: A.D4(p=1),
+    "CoarseDropout": lambda: A.CoarseDropout(of.HOLES, of.HOLE, of.HOLE, p=1),
+    "RandomBrightnessContrast": lambda: A.RandomBrightnessContrast(
+        exactly(of.BRIGHTNESS), exactly(of.BRIGHTNESS), brightness_by_max=True, p=1
+    ),
+    "RGBShift": lambda: A.RGBShift(*[exactly(of.SHIFT)] * 3, p=1),
+    "Sepia": lambda: A.ToSepia(p=1),
+    "FancyPCA": lambda: A.FancyPCA(of.FANCY, p=1),
+    "PhotometricDistort": lambda: A.PhotoMetricDistort(p=1),
+    "MultiplicativeNoise": lambda: A.MultiplicativeNoise(exactly(of.MULTIPLIER), p=1),
+    "MultiplicativeNoise of values": lambda: A.MultiplicativeNoise(
+        per_channel=True, elementwise=True, p=1
+    ),
+    "ShotNoise": lambda: A.ShotNoise(p=1),
+    "ISONoise": lambda: A.ISONoise(of.COLOR_SHIFT, of.INTENSITY, p=1),
+    "MotionBlur": lambda: A.MotionBlur(
+        exactly(of.LINE),
+        allow_shifted=False,
+        angle_range=exactly(of.SLOPE),
+        direction_range=exactly(0.0),
+        p=1,
+    ),
+    "MedianBlur 3": lambda: A.MedianBlur(exactly(3), p=1),
+    "MedianBlur 5": lambda: A.MedianBlur(exactly(5), p=1),
+    "Defocus": lambda: A.Defocus(exactly(of.DISC), exactly(0.01), p=1),
+    "Downscale": lambda: A.Downscale(exactly(of.DOWNSCALE), NEAREST, p=1),
+    "JPEGCompression": lambda: A.ImageCompression(quality_range=exactly(of.QUALITY), p=1),
+    "GridDistortion": lambda: A.GridDistortion(
+        of.CELLS, (-of.STRETCHED, of.STRETCHED), border_mode=cv2.BORDER_CONSTANT, p=1
+    ),
+    "OpticalDistortion": lambda: A.OpticalDistortion(exactly(of.LENS), p=1),
+    "Fog": lambda: A.RandomFog(of.FOG_ALPHA, of.FOG, p=1),
+    "Rain": lambda: A.RandomRain(p=1),
+    "Shadow": lambda: A.RandomShadow(
+        num_shadows_range=of.SHADOWS, shadow_intensity_range=exactly(of.SHADOW), p=1
+    ),
 }
 
 

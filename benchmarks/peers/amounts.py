@@ -2,6 +2,10 @@
 
 import math
 
+import numpy as np
+
+from benchmarks.rows import Array
+
 SIZE = 224  # of the images an op is measured on
 LARGE = 256  # of the images a pipeline begins with
 
@@ -26,6 +30,16 @@ CROP = 192
 PADDING = 16
 RESIZED = 160
 SIDES = 2.0  # of the canvas, in sides of the image
+BOX = (256, 320)  # of LetterBox
+SHIFT = 20  # of colours, in levels
+MULTIPLIER = 1.2
+MEDIANS = (3, 5)
+LINE = 7  # pixels of MotionBlur
+SLOPE = 30.0  # of it, in degrees
+DISC = 5  # pixels of the radius of Defocus
+DOWNSCALE = 0.25
+QUALITY = 75
+LENS = 0.3  # of OpticalDistortion
 
 # Of what is drawn.
 JITTER = 0.4
@@ -40,6 +54,34 @@ GRID = 56  # pixels from one square of a GridMask to the next
 GRID_HOLE = 28  # pixels of its side
 AREA = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
+CELLS = 5  # of GridDistortion, along each side
+STRETCHED = 0.3
+HOLES = (1, 8)
+HOLE = (0.05, 0.2)
+BRIGHTNESS = 0.2
+FANCY = 0.1
+PHOTONS = (12.0, 60.0)
+SHOTS = (255 / PHOTONS[1], 255 / PHOTONS[0])  # levels of one photon
+COLOR_SHIFT, INTENSITY = (0.01, 0.05), (0.1, 0.5)
+JITTER_SCALE = (0.5, 2.0)
+FOG, FOG_ALPHA = (0.3, 1.0), 0.08
+SHADOW, SHADOWS = 0.5, (1, 2)
+
+# Of sounds.
+SAMPLE_RATE = 16000
+MOMENTS = 3 * SAMPLE_RATE
+NOISES, ROOMS = 16, 16  # recordings
+NOISE_MOMENTS, ROOM_MOMENTS = 5 * SAMPLE_RATE, SAMPLE_RATE // 2
+FRAMES, BANDS = 300, 80  # of a spectrogram
+SEMITONES, TEMPO, FRAME = 2.0, 1.25, 2048
+CUTOFF, BAND = 1000.0, (500.0, 1500.0)
+LOUDNESS, PEAK, GAIN = -20.0, -1.0, -6.0
+PERCENT = 10.0
+RESAMPLED = MOMENTS // 2
+WARP, MASKED = 40, 30
+DECIBELS = 10.0
+LEVELS = 256
+N_FFT, HOP = 400, 160
 
 # Of the pipelines.
 SIMCLR_JITTER = (0.8, 0.8, 0.8, 0.2)
@@ -55,6 +97,25 @@ SEGMENTATION_JITTER = (0.4, 0.4, 0.4, 0.1)
 SEGMENTATION_SIGMA = (0.1, 2.0)
 SEGMENTATION_KERNEL = 9
 SEGMENTATION_BLURRED = 0.5
+
+SEPIA = np.array([[0.393, 0.769, 0.189], [0.349, 0.686, 0.168], [0.272, 0.534, 0.131]], np.float32)
+
+
+def motion_line() -> Array:
+    """The weights of MotionBlur: a line of one pixel in every column."""
+    weights = np.zeros((LINE, LINE), np.float32)
+    middle = LINE // 2
+    for step in range(-middle, middle + 1):
+        down = -math.tan(math.radians(SLOPE)) * step
+        weights[middle + math.floor(down + 0.5), middle + step] = 1 / LINE
+    return weights
+
+
+def disc() -> Array:
+    """The weights of Defocus."""
+    rows, columns = np.mgrid[-DISC : DISC + 1, -DISC : DISC + 1]
+    inside = (rows**2 + columns**2 <= DISC**2).astype(np.float32)
+    return inside / inside.sum()
 
 
 def affine_matrix() -> tuple[tuple[float, float, float], tuple[float, float, float]]:

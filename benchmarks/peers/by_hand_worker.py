@@ -1,7 +1,7 @@
 """NumPy and OpenCV by hand as a contestant of the catalogue; see per_image.py for how it is asked.
 
-What people write who want it fast: OpenCV where it has the op, tables for functions of one value, NumPy for the rest.
-OpenCV's own threads are off: the threads are over images.
+What people write who want it fast: OpenCV where it has the op, PyTorch and Pillow for antialiasing, tables for
+functions of one value, NumPy for the rest. Their own threads are off: the threads are over images.
 
 Run by the Python of AlbumentationsX's environment, as `python -m benchmarks.peers.by_hand_worker` in the repository.
 """
@@ -12,6 +12,9 @@ from typing import Any
 
 import cv2
 import numpy as np
+import torch
+from PIL import Image as Pillow
+from torch.nn import functional
 
 from benchmarks.peers import amounts as of
 from benchmarks.peers.augment import (
@@ -186,6 +189,196 @@ def zoom_out(image: Array, random: Random) -> Array:
     return cv2.resize(canvas, (of.SIZE, of.SIZE), interpolation=cv2.INTER_AREA)
 
 
+def torch_resize(image: Array, size: int, mode: str) -> Array:
+    """By PyTorch, whose antialiasing is that of Pillow and torchvision, and faster than both."""
+    planes = torch.from_numpy(image).permute(2, 0, 1)[None]
+    made = functional.interpolate(planes, (size, size), mode=mode, antialias=True)
+    return made[0].permute(1, 2, 0).numpy()
+
+
+def antialiased_crop(image: Array, random: Random) -> Array:
+    part = np.ascontiguousarray(image[window(random, len(image), of.AREA)])
+    return torch_resize(part, of.RESIZED, "bilinear")
+
+
+def area_crop(image: Array, random: Random) -> Array:
+    """As FFCV has it."""
+    part = image[window(random, len(image), of.AREA)]
+    return cv2.resize(part, (of.RESIZED, of.RESIZED), interpolation=cv2.INTER_AREA)
+
+
+def letter_box(image: Array) -> Array:
+    tall, wide = of.BOX
+    side = min(of.BOX)
+    top, left = (tall - side) // 2, (wide - side) // 2
+    out = np.zeros((tall, wide, 3), np.uint8)
+    out[top : top + side, left : left + side] = cv2.resize(image, (side, side))
+    return out
+
+
+def d4(image: Array, random: Random) -> Array:
+    out = rot90(image, random)
+    return cv2.flip(out, 1) if random.random() < 0.5 else out
+
+
+def coarse_dropout(image: Array, random: Random) -> Array:
+    out = image.copy()
+    for _ in range(random.integers(of.HOLES[0], of.HOLES[1] + 1)):
+        down, across = (max(1, int(of.SIZE * side)) for side in random.uniform(*of.HOLE, 2))
+        top = random.integers(0, of.SIZE - down + 1)
+        left = random.integers(0, of.SIZE - across + 1)
+        out[top : top + down, left : left + across] = 0
+    return out
+
+
+def shift_colours(image: Array, shifts: Array) -> Array:
+    return by_channel(image, [table(VALUES + shift) for shift in shifts])
+
+
+DEVIATIONS = np.array([0.2175, 0.0188, 0.0045])
+COMPONENTS = np.array(
+    [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]]
+)
+
+
+def fancy_pca(image: Array, random: Random) -> Array:
+    moves = COMPONENTS @ (random.normal(0, of.FANCY, 3) * DEVIATIONS)
+    return shift_colours(image, 255 * moves)
+
+
+def photometric_distort(image: Array, random: Random) -> Array:
+    """As torchvision has it, with its defaults."""
+    later = random.random() < 0.5
+    if random.random() < 0.5:
+        image = brightness(image, random.uniform(0.875, 1.125))
+    if not later and random.random() < 0.5:
+        image = contrast(image, random.uniform(0.5, 1.5))
+    if random.random() < 0.5:
+        image = saturation(image, random.uniform(0.5, 1.5))
+    if random.random() < 0.5:
+        image = hue(image, random.uniform(-0.05, 0.05))
+    if later and random.random() < 0.5:
+        image = contrast(image, random.uniform(0.5, 1.5))
+    return shuffle_channels(image, random) if random.random() < 0.5 else image
+
+
+def multiply_values(image: Array, random: Random) -> Array:
+    factors = random.random(image.shape, np.float32)
+    factors *= np.float32(0.2)
+    factors += np.float32(0.9)
+    return cv2.multiply(image, factors, dtype=cv2.CV_8U)
+
+
+def shot_noise(image: Array, random: Random) -> Array:
+    """Of means below 60 tables of the distribution are small: one row for each of 256 values."""
+    photons = random.uniform(*of.PHOTONS)
+    counts = random.poisson(image * np.float32(photons / 255))
+    return cv2.convertScaleAbs(counts.astype(np.float32), alpha=255 / photons)
+
+
+MOTION, DISC = of.motion_line(), of.disc()
+
+
+def downscale(image: Array) -> Array:
+    size = round(of.SIZE * of.DOWNSCALE)
+    small = cv2.resize(image, (size, size), interpolation=cv2.INTER_NEAREST_EXACT)
+    return cv2.resize(small, WHOLE, interpolation=cv2.INTER_NEAREST_EXACT)
+
+
+def jpeg(image: Array) -> Array:
+    """The order of channels decides their weights, so they are turned around and back."""
+    blue_first = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
+    _, encoded = cv2.imencode(".jpg", blue_first, (cv2.IMWRITE_JPEG_QUALITY, of.QUALITY))
+    return cv2.cvtColor(cv2.imdecode(encoded, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+
+
+def stretched_axis(random: Random) -> Array:
+    cells = 1 + random.uniform(-of.STRETCHED, of.STRETCHED, of.CELLS)
+    knots = np.concatenate([[0], np.cumsum(cells)]) * (of.SIZE / cells.sum())
+    places = np.arange(of.SIZE) + 0.5
+    steps = np.linspace(0, of.SIZE, of.CELLS + 1)
+    found = np.interp(places, steps, knots) - 0.5
+    return np.clip(found, 0, of.SIZE - 1).astype(np.float32)
+
+
+def grid_distortion(image: Array, random: Random) -> Array:
+    across, down = stretched_axis(random), stretched_axis(random)
+    columns, rows = np.meshgrid(across, down)
+    return cv2.remap(image, columns, rows, cv2.INTER_LINEAR)
+
+
+def lens() -> tuple[Array, Array]:
+    """Albumentations' camera model, of an amount that is fixed: maps that are made once."""
+    camera = np.array([[of.SIZE, 0, CENTRE[0]], [0, of.SIZE, CENTRE[1]], [0, 0, 1]])
+    distortion = np.array([of.LENS, of.LENS, 0, 0, 0])
+    return cv2.initUndistortRectifyMap(camera, distortion, None, camera, WHOLE, cv2.CV_32FC1)
+
+
+LENS = lens()
+
+
+def scale_jitter(image: Array, random: Random) -> Array:
+    size = max(1, round(of.SIZE * random.uniform(*of.JITTER_SCALE)))
+    image = torch_resize(image, size, "bilinear")
+    out = np.zeros((of.SIZE, of.SIZE, 3), np.uint8)
+    if size <= of.SIZE:
+        out[:size, :size] = image
+    else:
+        top, left = random.integers(0, size - of.SIZE + 1, 2)
+        out[:] = image[top : top + of.SIZE, left : left + of.SIZE]
+    return out
+
+
+def fog(image: Array, random: Random) -> Array:
+    """Discs drawn one over the other, then a blur, as Albumentations does it."""
+    strength = random.uniform(*of.FOG)
+    opacity = of.FOG_ALPHA * strength
+    region, largest = (
+        max(1, int(of.SIZE // 3 * strength)),
+        max(2, int(of.SIZE * 0.1 * strength)),
+    )
+    smallest, side = max(1, largest // 2), of.SIZE
+    out = image.copy()
+    for _ in range(10):
+        if side <= region:
+            break
+        for _ in range(int(side * side / (region * region) * strength * 10)):
+            place = of.SIZE // 2 - side // 2 + random.integers(0, 2 * (side // 2) + 1, 2)
+            radius = int(random.integers(smallest, largest))
+            part = tuple(
+                slice(max(at - radius, 0), max(min(at + radius + 1, of.SIZE), 0)) for at in place
+            )
+            corner = tuple(int(at - piece.start) for at, piece in zip(place, part, strict=True))
+            if out[part].size:
+                over = cv2.circle(out[part].copy(), corner[::-1], radius, (255, 255, 255), -1)
+                out[part] = cv2.addWeighted(over, opacity, out[part], 1 - opacity, 0)
+        side = int(side * 0.9)
+    size = max(3, of.SIZE // 30) | 1
+    return cv2.GaussianBlur(out, (size, size), 0)
+
+
+def rain(image: Array, random: Random) -> Array:
+    slant, length = int(random.integers(-10, 11)), of.SIZE // 8
+    light = np.zeros_like(image)
+    for _ in range(of.SIZE // 3):
+        column, row = (
+            int(random.integers(0, of.SIZE)),
+            int(random.integers(0, of.SIZE - length + 1)),
+        )
+        cv2.line(light, (column, row), (column + slant, row + length), (200, 200, 200), 1)
+    return cv2.convertScaleAbs(cv2.add(image, cv2.blur(light, (7, 7))), alpha=0.7)
+
+
+def shadow(image: Array, random: Random) -> Array:
+    out = image
+    for _ in range(random.integers(of.SHADOWS[0], of.SHADOWS[1] + 1)):
+        corners = random.uniform((0, 0.5), 1, (5, 2)) * of.SIZE
+        mask = np.full(WHOLE, 255, np.uint8)
+        cv2.fillPoly(mask, [corners.astype(np.int32)], round(255 * (1 - of.SHADOW)))
+        out = cv2.multiply(out, cv2.cvtColor(mask, cv2.COLOR_GRAY2RGB), scale=1 / 255)
+    return out
+
+
 def drawn(function: Callable[[Array, Random], Array]) -> Maker:
     """Of a function that draws: each thread has numbers of its own."""
 
@@ -209,6 +402,7 @@ ZOOM = cv2.getRotationMatrix2D(CENTRE, 0.0, of.SCALE)
 AFFINE = np.array(of.affine_matrix())
 MARGIN = (of.SIZE - of.CROP) // 2
 SPARE = of.SIZE - of.CROP + 1
+SPREAD = (of.LARGE - of.SIZE) // 2
 
 MAKERS: dict[str, Maker] = {
     "Rotate": fixed(lambda image: warp(image, TURN)),
@@ -247,6 +441,48 @@ MAKERS: dict[str, Maker] = {
     "RandomResizedCrop": drawn(resized_crop),
     "Normalize": fixed(normalize),
     "ZoomOut": drawn(zoom_out),
+    "ToFloat": fixed(lambda image: np.multiply(image, np.float32(1 / 255), dtype=np.float32)),
+    "Cast": fixed(lambda image: image.astype(np.float32)),
+    "LetterBox": fixed(letter_box),
+    "PadIfNeeded": fixed(
+        lambda image: cv2.copyMakeBorder(image, *[SPREAD] * 4, cv2.BORDER_CONSTANT)
+    ),
+    "Resize antialias": fixed(lambda image: torch_resize(image, of.RESIZED, "bilinear")),
+    "Resize area": fixed(
+        lambda image: cv2.resize(image, (of.RESIZED, of.RESIZED), interpolation=cv2.INTER_AREA)
+    ),
+    "Resize bicubic": fixed(lambda image: torch_resize(image, of.LARGE, "bicubic")),
+    "Resize lanczos": fixed(
+        lambda image: np.asarray(
+            Pillow.fromarray(image).resize((of.LARGE, of.LARGE), Pillow.Resampling.LANCZOS)
+        )
+    ),
+    "RandomResizedCrop antialias": drawn(antialiased_crop),
+    "RandomResizedCrop by area": drawn(area_crop),
+    "D4": drawn(d4),
+    "CoarseDropout": drawn(coarse_dropout),
+    "RandomBrightnessContrast": fixed(
+        lambda image: cv2.convertScaleAbs(image, alpha=1 + of.BRIGHTNESS, beta=255 * of.BRIGHTNESS)
+    ),
+    "RGBShift": fixed(lambda image: cv2.add(image, (of.SHIFT, of.SHIFT, of.SHIFT, 0))),
+    "Sepia": fixed(lambda image: cv2.transform(image, of.SEPIA)),
+    "FancyPCA": drawn(fancy_pca),
+    "PhotometricDistort": drawn(photometric_distort),
+    "MultiplicativeNoise": fixed(lambda image: cv2.convertScaleAbs(image, alpha=of.MULTIPLIER)),
+    "MultiplicativeNoise of values": drawn(multiply_values),
+    "ShotNoise": drawn(shot_noise),
+    "MotionBlur": fixed(lambda image: cv2.filter2D(image, -1, MOTION)),
+    "MedianBlur 3": fixed(lambda image: cv2.medianBlur(image, 3)),
+    "MedianBlur 5": fixed(lambda image: cv2.medianBlur(image, 5)),
+    "Defocus": fixed(lambda image: cv2.filter2D(image, -1, DISC)),
+    "Downscale": fixed(downscale),
+    "JPEGCompression": fixed(jpeg),
+    "GridDistortion": drawn(grid_distortion),
+    "OpticalDistortion": fixed(lambda image: cv2.remap(image, *LENS, cv2.INTER_LINEAR)),
+    "ScaleJitter": drawn(scale_jitter),
+    "Fog": drawn(fog),
+    "Rain": drawn(rain),
+    "Shadow": drawn(shadow),
 }
 
 
@@ -329,4 +565,5 @@ PIPELINES: dict[str, Maker] = {
 
 if __name__ == "__main__":
     cv2.setNumThreads(1)
+    torch.set_num_threads(1)
     serve(Session(MAKERS | PIPELINES))

@@ -1,8 +1,6 @@
 """DALI on the CPU as a contestant of the catalogue, in batches of all images that it need not copy.
 
-{"do": "open", "images": {"224": "x.npy", "256": "y.npy"}, "masks": "z.npy"}   -> {"cases": [...]}
-{"do": "result", "case": "Rotate", "file": "out.npy"}     its results
-{"do": "run", "case": "Rotate", "threads": 2, "rounds": 4}   -> {"images": ..., "seconds": ...}, of so many batches
+It is asked as per_image.py says, and runs so many batches.
 
 Run in DALI's environment, as `python -m benchmarks.peers.dali_catalogue_worker`.
 """
@@ -12,17 +10,16 @@ from typing import Any
 
 import numpy as np
 from nvidia.dali import fn, pipeline_def, types
-from nvidia.dali.auto_aug import augmentations, rand_augment
+from nvidia.dali.auto_aug import augmentations, auto_augment, rand_augment, trivial_augment
 
 from benchmarks.images import MEAN, STD
 from benchmarks.peers import amounts as of
-from benchmarks.peers.per_image import PIPELINES
 from benchmarks.peers.worker import serve, timed
 
 QUEUE = 2  # batches DALI keeps ready
 LINEAR, NEAREST = types.INTERP_LINEAR, types.INTERP_NN
 VALUES = np.arange(256)
-MARGIN = float((of.SIZE - of.CROP) // 2)
+SMALL = round(of.SIZE * of.DOWNSCALE)
 
 
 def uniform(low: float, high: float, **arguments: Any) -> Any:
@@ -148,6 +145,31 @@ def twisted(image: Any, amounts: tuple[float, float, float, float]) -> Any:
     )
 
 
+def padded(image: Any, size: tuple[int, int]) -> Any:
+    """In the middle of a black image."""
+    return fn.crop(image, crop=list(size), out_of_bounds_policy="pad", fill_values=0)
+
+
+def holed(image: Any) -> Any:
+    """As many holes as there are on average: their number is one for a batch here."""
+    count = round(sum(of.HOLES) / 2)
+    return fn.erase(
+        image,
+        anchor=uniform(0.0, 1 - of.HOLE[1], shape=[2 * count]),
+        shape=uniform(*of.HOLE, shape=[2 * count]),
+        axis_names="HW",
+        normalized=True,
+        fill_value=0,
+    )
+
+
+def sepia(image: Any) -> Any:
+    """As a map of coordinates, which colours are to it."""
+    flat = fn.reshape(image, shape=[-1, 3], layout="")
+    made = fn.coord_transform(flat, M=of.SEPIA.reshape(-1).tolist(), dtype=types.UINT8)
+    return fn.reshape(made, shape=[of.SIZE, of.SIZE, 3], layout="HWC")
+
+
 OPS: dict[str, Callable[[Any], Any]] = {
     "Rotate": lambda image: fn.rotate(
         image, angle=of.DEGREES, keep_size=True, fill_value=0, interp_type=LINEAR
@@ -209,12 +231,72 @@ OPS: dict[str, Callable[[Any], Any]] = {
     ),
     "RandomResizedCrop": resized_crop,
     "Normalize": normalized,
+    "ToFloat": lambda image: fn.cast(image, dtype=types.FLOAT) * (1 / 255),
+    "Cast": lambda image: fn.cast(image, dtype=types.FLOAT),
+    "LetterBox": lambda image: padded(
+        fn.resize(image, size=list(of.BOX), mode="not_larger", interp_type=LINEAR), of.BOX
+    ),
+    "PadIfNeeded": lambda image: padded(image, (of.LARGE, of.LARGE)),
+    "Resize antialias": lambda image: fn.resize(
+        image, size=[of.RESIZED, of.RESIZED], interp_type=LINEAR, antialias=True
+    ),
+    "Resize bicubic": lambda image: fn.resize(
+        image, size=[of.LARGE, of.LARGE], interp_type=types.INTERP_CUBIC, antialias=True
+    ),
+    "Resize lanczos": lambda image: fn.resize(
+        image, size=[of.LARGE, of.LARGE], interp_type=types.INTERP_LANCZOS3, antialias=True
+    ),
+    "RandomResizedCrop antialias": lambda image: fn.random_resized_crop(
+        image,
+        size=[of.RESIZED, of.RESIZED],
+        random_area=list(of.AREA),
+        random_aspect_ratio=list(of.RATIO),
+        interp_type=LINEAR,
+        antialias=True,
+    ),
+    "CoarseDropout": holed,
+    "RandomBrightnessContrast": lambda image: fn.brightness_contrast(
+        image, contrast=1 + of.BRIGHTNESS, contrast_center=0.0, brightness_shift=of.BRIGHTNESS
+    ),
+    "RGBShift": lambda image: fn.brightness(image, brightness_shift=of.SHIFT / 255),
+    "Sepia": sepia,
+    "MultiplicativeNoise": lambda image: fn.brightness(image, brightness=of.MULTIPLIER),
+    "ShotNoise": lambda image: fn.noise.shot(image, factor=uniform(*of.SHOTS)),
+    "MotionBlur": lambda image: fn.filter(image, types.Constant(of.motion_line())),
+    "Defocus": lambda image: fn.filter(image, types.Constant(of.disc())),
+    "Downscale": lambda image: fn.resize(
+        fn.resize(image, size=[SMALL, SMALL], interp_type=NEAREST),
+        size=[of.SIZE, of.SIZE],
+        interp_type=NEAREST,
+    ),
+    "JPEGCompression": lambda image: fn.jpeg_compression_distortion(image, quality=of.QUALITY),
+}
+
+
+def log_mel(sound: Any) -> Any:
+    """Frames become columns in it, which are turned to rows as everybody has them."""
+    spectrum = fn.spectrogram(
+        sound, nfft=of.N_FFT, window_length=of.N_FFT, window_step=of.HOP, power=2
+    )
+    bands = fn.mel_filter_bank(
+        spectrum, sample_rate=float(of.SAMPLE_RATE), nfilter=of.BANDS, freq_high=of.SAMPLE_RATE / 2
+    )
+    levels = fn.to_decibels(bands, multiplier=10.0, reference=1.0, cutoff_db=-100.0)
+    return fn.transpose(levels, perm=[1, 0])
+
+
+SOUNDS: dict[str, Callable[[Any], Any]] = {
+    "LogMel": log_mel,
+    "Resample": lambda sound: fn.audio_resample(sound, out_length=of.RESAMPLED),
+    "Gain": lambda sound: sound * np.float32(10 ** (of.GAIN / 20)),
 }
 
 
 @pipeline_def
 def op_pipeline(case: str, source: Any) -> Any:
     """One op."""
+    if case in SOUNDS:
+        return SOUNDS[case](fn.external_source(source=source, batch=True, no_copy=True))
     return OPS[case](given(source))
 
 
@@ -288,7 +370,25 @@ def segmentation_pipeline(source: Any) -> Any:
     return normalized(blurred, mirror=mirror), fn.flip(mask, horizontal=mirror)
 
 
+@pipeline_def(enable_conditionals=True)
+def auto_augment_pipeline(source: Any) -> Any:
+    """Its own AutoAugment."""
+    return auto_augment.auto_augment_image_net(
+        given(source), shape=[of.SIZE, of.SIZE], fill_value=0
+    )
+
+
+@pipeline_def(enable_conditionals=True)
+def trivial_augment_pipeline(source: Any) -> Any:
+    """Its own TrivialAugment."""
+    return trivial_augment.trivial_augment_wide(
+        given(source), shape=[of.SIZE, of.SIZE], fill_value=0
+    )
+
+
 CHAINS = {
+    "AutoAugment": auto_augment_pipeline,
+    "TrivialAugment": trivial_augment_pipeline,
     "SimCLR": simclr_pipeline,
     "RandAugment": rand_augment_pipeline,
     "segmentation": segmentation_pipeline,
@@ -298,22 +398,22 @@ CHAINS = {
 class Session:
     """The pipelines of one benchmark run."""
 
-    def open(self, images: dict[str, str], masks: str) -> dict[str, Any]:
-        """Load all images."""
-        self.images = {int(size): np.load(file) for size, file in images.items()}
-        self.masks = np.load(masks)[..., None]
+    def open(self, files: dict[str, str]) -> dict[str, Any]:
+        """Load all samples."""
+        self.samples = {name: np.load(file) for name, file in files.items()}
+        self.samples["masks"] = self.samples["masks"][..., None]
         self.pipelines: dict[tuple[str, int], Any] = {}
-        return {"cases": [*OPS, *CHAINS]}
+        return {"cases": [*OPS, *SOUNDS, *CHAINS]}
 
-    def result(self, case: str, file: str) -> dict[str, Any]:
-        """Save what becomes of all images."""
-        out = self._pipeline(case, 1).run()[0]
+    def result(self, case: str, inputs: list[str], file: str) -> dict[str, Any]:
+        """Save what becomes of all samples."""
+        out = self._pipeline(case, inputs, 1).run()[0]
         np.save(file, np.stack([np.array(out.at(place)) for place in range(len(out))]))
         return {}
 
-    def run(self, case: str, threads: int, rounds: int) -> dict[str, float]:
+    def run(self, case: str, inputs: list[str], threads: int, rounds: int) -> dict[str, float]:
         """Time `rounds` batches."""
-        pipeline = self._pipeline(case, threads)
+        pipeline = self._pipeline(case, inputs, threads)
 
         def sizes() -> Iterator[int]:
             while True:
@@ -321,19 +421,19 @@ class Session:
 
         return timed(sizes(), rounds, QUEUE + 1)
 
-    def _pipeline(self, case: str, threads: int) -> Any:
+    def _pipeline(self, case: str, inputs: list[str], threads: int) -> Any:
         # One at a time: threads of others would wait for the same cores.
         if (case, threads) not in self.pipelines:
             self.pipelines.clear()
-            images = list(self.images[of.LARGE if case in PIPELINES else of.SIZE])
-            batch = (images, list(self.masks)) if case == "segmentation" else images
+            columns = [list(self.samples[name]) for name in inputs]
+            batch = columns[0] if len(columns) == 1 else tuple(columns)
 
             def source() -> Any:
                 return batch
 
             make: Any = CHAINS.get(case)
             options = {
-                "batch_size": len(images),
+                "batch_size": len(columns[0]),
                 "num_threads": threads,
                 "device_id": None,
                 "prefetch_queue_depth": QUEUE,

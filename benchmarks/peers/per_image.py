@@ -1,9 +1,9 @@
 """A contestant that is a function of one image, called in threads; see worker.py for how it is asked.
 
-{"do": "open", "images": {"224": "x.npy", "256": "y.npy"}, "masks": "z.npy"}   -> {"cases": [...]}
-{"do": "result", "case": "Rotate", "file": "out.npy"}     its results
-{"do": "run", "case": "Rotate", "threads": 2, "rounds": 4}   -> {"images": ..., "seconds": ...}, of so many
-                                                                times all images
+{"do": "open", "files": {"224": "x.npy", "masks": "y.npy"}}   -> {"cases": [...]}
+{"do": "result", "case": "Rotate", "inputs": ["224"], "file": "out.npy"}     its results
+{"do": "run", "case": "Rotate", "inputs": ["224"], "threads": 2, "rounds": 4}   -> {"images": ..., "seconds": ...}, of
+                                                                                   so many times all images
 """
 
 import time
@@ -13,10 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.amounts import LARGE, SIZE
 from benchmarks.rows import Array
-
-PIPELINES = ("SimCLR", "RandAugment", "segmentation")
 
 # Makes a function of an image, or of an image and its mask. Called once per thread: such functions have states.
 Maker = Callable[[], Callable[..., Any]]
@@ -27,30 +24,30 @@ def _fields(result: Any) -> tuple[Array, ...]:
 
 
 class Session:
-    """The images of one benchmark run, and functions of them."""
+    """The samples of one benchmark run, and functions of them."""
 
     def __init__(self, makers: Mapping[str, Maker]) -> None:
         self.makers = makers
         self.functions: dict[str, list[Callable[..., Any]]] = {}
         self.pools = {threads: ThreadPoolExecutor(threads) for threads in (1, 2)}
 
-    def open(self, images: dict[str, str], masks: str) -> dict[str, Any]:
-        """Load all images."""
-        self.images = {int(size): np.load(file) for size, file in images.items()}
-        self.masks = np.load(masks)
+    def open(self, files: dict[str, str]) -> dict[str, Any]:
+        """Load all samples."""
+        self.samples = {name: np.load(file) for name, file in files.items()}
         return {"cases": list(self.makers)}
 
-    def result(self, case: str, file: str) -> dict[str, Any]:
-        """Save what becomes of all images."""
+    def result(self, case: str, inputs: list[str], file: str) -> dict[str, Any]:
+        """Save what becomes of all samples."""
         function = self._functions(case)[0]
-        results = [function(*sample) for sample in zip(*self._images(case), strict=True)]
+        columns = [self.samples[name] for name in inputs]
+        results = [function(*sample) for sample in zip(*columns, strict=True)]
         # Of an image and a mask the image.
         np.save(file, np.stack([out[0] if isinstance(out, tuple) else out for out in results]))
         return {}
 
-    def run(self, case: str, threads: int, rounds: int) -> dict[str, float]:
-        """Time `rounds` times all images, divided among threads, into a batch, as everybody has to deliver it."""
-        columns = self._images(case)
+    def run(self, case: str, inputs: list[str], threads: int, rounds: int) -> dict[str, float]:
+        """Time `rounds` times all samples, divided among threads, into a batch, as everybody has to deliver it."""
+        columns = [self.samples[name] for name in inputs]
         functions = self._functions(case)
         first = _fields(functions[0](*(column[0] for column in columns)))
         batch = [np.empty((len(columns[0]), *field.shape), field.dtype) for field in first]
@@ -72,7 +69,3 @@ class Session:
         if case not in self.functions:
             self.functions[case] = [self.makers[case]() for _ in range(2)]
         return self.functions[case]
-
-    def _images(self, case: str) -> list[Array]:
-        images = self.images[LARGE if case in PIPELINES else SIZE]
-        return [images, self.masks] if case == "segmentation" else [images]

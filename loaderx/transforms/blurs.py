@@ -6,15 +6,12 @@ from typing import Any
 import numpy as np
 
 from loaderx.errors import ArgumentError
-from loaderx.kernels.blurs import SORTED, mean_of_runs, median_network, median_of_square
+from loaderx.kernels.blurs import mean_of_runs, median_of_square, sorted_at_once
 from loaderx.spec import Spec
 
 from .amounts import Amount, Choice, amounts, draw_amount
 from .base import is_integer
 from .image import ImageTransform
-from .sample import FixedSpec
-
-NETWORKS = {3: median_network(9), 5: median_network(25)}
 
 
 def whole_numbers(name: str, value: Any, least: int, step: int) -> Any:
@@ -148,15 +145,14 @@ def median_blur(
     x: Any,
     rng: Any,
     size: Any,
-    small: Any,
-    large: Any,
     white: float,
     ring: Any,
-    values: Any,
+    starts: Any,
+    block: Any,
 ) -> None:
     """The median of a square."""
     side = int(draw_amount(rng, size))
-    median_of_square(x, side, small if side == 3 else large, ring, values)
+    median_of_square(x, side, ring[:side], starts[:side], block)
 
 
 class MedianBlur(ImageTransform):
@@ -173,13 +169,15 @@ class MedianBlur(ImageTransform):
         self._size = int(sizes.max())
         if self._size > 5:
             raise ArgumentError(f"`size` (={size!r}) must be 3, 5, or (3, 5).")
-        super().__init__(size=sizes, small=NETWORKS[3], large=NETWORKS[5])
+        super().__init__(size=sizes)
         self.happens_with(probability)
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         _, width, channels = spec.shape
-        line = (width + self._size - 1) * channels
+        at_once = sorted_at_once(spec.dtype.itemsize)
+        blocks = -(-width * channels // at_once) * at_once
         return (
-            Spec((self._size, line), spec.dtype),
-            FixedSpec((self._size**2, SORTED), spec.dtype),
+            Spec((self._size, blocks + (self._size - 1) * channels), spec.dtype),
+            Spec((self._size,), np.int64),
+            Spec((at_once,), spec.dtype),
         )

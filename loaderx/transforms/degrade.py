@@ -5,6 +5,7 @@ from typing import Any, Literal
 import numpy as np
 
 from loaderx.errors import ArgumentError
+from loaderx.kernels.areas import resize_area
 from loaderx.kernels.compilation import jitable
 from loaderx.kernels.jpeg import (
     CHROMINANCE,
@@ -18,7 +19,7 @@ from loaderx.kernels.jpeg import (
     quantise_blocks,
     to_planes,
 )
-from loaderx.kernels.pixels import precise, resize_area
+from loaderx.kernels.pixels import precise
 from loaderx.kernels.tones import rounded
 from loaderx.spec import Spec
 
@@ -26,24 +27,36 @@ from .amounts import Amount, amounts, draw_amount
 from .blurs import whole_numbers
 from .image import ImageTransform
 from .sample import FixedSpec
+from .spatial import area_spaces
 
 
 @jitable
-def _repeat_pixels(x: Any, tall: Any, wide: Any, small: Any) -> None:
+def _repeat_pixels(x: Any, tall: Any, wide: Any, small: Any, places: Any) -> None:
     """The pixels in the middle of `tall` x `wide` cells, each in all of its cell."""
     height, width, channels = x.shape
+    lines = x.reshape(height, width * channels)
     for i in range(tall):
-        row = (2 * i + 1) * height // (2 * tall)
+        line = lines[(2 * i + 1) * height // (2 * tall)]
         for j in range(wide):
             column = (2 * j + 1) * width // (2 * wide)
             for c in range(channels):
-                small[(i * wide + j) * channels + c] = x[row, column, c]
+                small[(i * wide + j) * channels + c] = line[column * channels + c]
+    # Once for all rows: a division takes longer than moving a pixel.
+    for j in range(width):
+        places[j] = (2 * j + 1) * wide // (2 * width) * channels
+    before = -1
     for i in range(height):
-        row = (2 * i + 1) * tall // (2 * height) * wide
+        row, line = (2 * i + 1) * tall // (2 * height), lines[i]
+        if row == before:
+            same = lines[i - 1]
+            for k in range(line.shape[0]):
+                line[k] = same[k]
+            continue
+        cells = small[row * wide * channels : (row + 1) * wide * channels]
         for j in range(width):
-            at = (row + (2 * j + 1) * wide // (2 * width)) * channels
             for c in range(channels):
-                x[i, j, c] = small[at + c]
+                line[j * channels + c] = cells[places[j] + c]
+        before = row
 
 
 @jitable
@@ -86,6 +99,13 @@ def downscale(
     fars: Any,
     shares: Any,
     line: Any,
+    sums: Any,
+    row: Any,
+    made: Any,
+    firsts: Any,
+    counts: Any,
+    covered: Any,
+    parts: Any,
 ) -> None:
     """Shrink and enlarge."""
     height, width, channels = x.shape
@@ -95,10 +115,10 @@ def downscale(
         return
     if smooth:
         fewer = small[: tall * wide * channels].reshape(tall, wide, channels)
-        resize_area(x, fewer)
+        resize_area(x, fewer, sums, row, made, firsts, counts, covered, parts)
         _blend_pixels(x, fewer, nears, fars, shares, line)
     else:
-        _repeat_pixels(x, tall, wide, small)
+        _repeat_pixels(x, tall, wide, small, nears)
 
 
 class Downscale(ImageTransform):
@@ -137,6 +157,7 @@ class Downscale(ImageTransform):
             Spec((width,), np.int64),
             Spec((width,), number),
             Spec((wide * channels,), number),
+            *area_spaces(spec, wide),
         )
 
 
@@ -154,11 +175,12 @@ def jpeg_compression(
     table: Any,
     strip: Any,
     other: Any,
+    planes: Any,
     lines: Any,
 ) -> None:
     """The losses of a JPEG file."""
     level = int(draw_amount(rng, quality))
-    to_planes(x, white, light, blue, red)
+    to_planes(x, white, light, blue, red, planes, lines)
     quantisation(bases[0], level, table)
     quantise_blocks(light, table, cosines, waves, strip, other)
     if x.shape[2] >= 3:
@@ -169,7 +191,7 @@ def jpeg_compression(
         quantisation(bases[1], level, table)
         quantise_blocks(blue, table, cosines, waves, short, second)
         quantise_blocks(red, table, cosines, waves, short, second)
-    from_planes(light, blue, red, white, lines, x)
+    from_planes(light, blue, red, white, planes, lines, x)
 
 
 class JPEGCompression(ImageTransform):
@@ -210,5 +232,6 @@ class JPEGCompression(ImageTransform):
             FixedSpec((SIDE, SIDE), np.float32),
             strip,
             strip,
-            Spec((2, small[1]), np.float32),
+            Spec((3, wide), spec.dtype),
+            Spec((4, wide), np.float32),
         )

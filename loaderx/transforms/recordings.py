@@ -70,12 +70,15 @@ class _Recorded(SignalTransform):
 
 @jitable
 def copy_around(row: Any, start: int, out: Any) -> None:
-    """Moments from `start` on, and from the beginning again after the last."""
-    length, place = row.shape[0], start
-    for t in range(out.shape[0]):
-        for c in range(row.shape[1]):
-            out[t, c] = np.float32(row[place, c])
-        place = place + 1 if place + 1 < length else 0
+    """Values from moment `start` on, and from the beginning again after the last."""
+    values, size = row.reshape(-1), out.shape[0]
+    place, done = start * row.shape[1], 0
+    while done < size:
+        count = min(values.shape[0] - place, size - done)
+        source, target = values[place : place + count], out[done : done + count]
+        for k in range(count):
+            target[k] = np.float32(source[k])
+        place, done = 0, done + count
 
 
 @jitable
@@ -88,14 +91,19 @@ def background_noise(x: Any, rng: Any, noises: Any, decibels: Any, noise: Any) -
     start = rng.integers(0, length - moments + 1) if length >= moments else rng.integers(0, length)
     ratio = 10.0 ** (draw_amount(rng, decibels) / 10.0)
     part = noise[: moments * own]
-    copy_around(row, start, part.reshape(moments, own))
+    copy_around(row, start, part)
     loudness = power_of(part)
     if not loudness > 0.0:
         return
     factor = np.float32(np.sqrt(power_of(x.reshape(-1)) / ratio / loudness))
+    if own == channels:
+        flat = x.reshape(-1)
+        for k in range(flat.shape[0]):
+            flat[k] += factor * part[k]
+        return
     for t in range(moments):
         for c in range(channels):
-            signal[t, c] += factor * part[t * own + (c if own > 1 else 0)]
+            signal[t, c] += factor * part[t]
 
 
 def background_within(

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from loaderx.errors import ArgumentError
+from loaderx.kernels.areas import resize_area
 from loaderx.kernels.compilation import jitable
-from loaderx.kernels.pixels import resize_area
 from loaderx.kernels.windows import EDGE, FILL, REFLECT
 from loaderx.spec import Spec
 
@@ -386,6 +386,24 @@ class _ResizeArea(SampleTransform):
 
     def parameters(self, spec: Spec) -> dict[str, Parameter]:
         return {}
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        return area_spaces(spec, self.output(spec).shape[1])
+
+
+def area_spaces(spec: Spec, wide: int) -> tuple[Spec, ...]:
+    """Return what `resize_area` needs for results of up to `wide` columns."""
+    _, width, channels = spec.shape
+    row = width * channels
+    return (
+        Spec((row,), np.float32 if spec.dtype == np.uint8 else np.float64),
+        Spec((row + 4,), np.float64),
+        Spec((wide * channels + 4,), np.float64),
+        Spec((wide,), np.int64),
+        Spec((wide,), np.int64),
+        Spec((width + wide,), np.int32),
+        Spec((width + wide,), np.float64),
+    )
 
 
 def check_interpolation(name: str, allowed: tuple[str, ...]) -> str:

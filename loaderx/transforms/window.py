@@ -159,15 +159,15 @@ class WindowTransform(MovingTransform):
         made = width * channels + 4
         given.append(table.workspace(Spec((made,), precision)))
         overshoots = tables.filters.kind != resizing.BILINEAR
+        pairs = width // 2 * 2 * PAIRED_TAPS
+        of_pairs = [Spec((pairs,), np.int32), Spec((4 * pairs,), np.float32)]
         if precision == np.float64 or (overshoots and spec.dtype.kind in "iub"):
             given.append(table.workspace(Spec((size[0], made), precision)))
-            exact = [*given, tables.drawn, image]
-            table.call(last, resizing.resize_exactly, exact, x, out, sizes=size)
+            given += [*map(table.workspace, of_pairs), tables.drawn, image]
+            table.call(last, resizing.resize_exactly, given, x, out, sizes=size)
             return
-        pairs = width // 2 * 2 * PAIRED_TAPS
-        given.append(table.workspace(Spec((pairs,), np.int32)))
-        given.append(table.workspace(Spec((4 * pairs,), np.float32)))
-        table.call(last, resizing.resize_window, [*given, image], x, out, sizes=size)
+        given += [*map(table.workspace, of_pairs), image]
+        table.call(last, resizing.resize_window, given, x, out, sizes=size)
 
     def write_tables(
         self, table: "TableBuilder", step: Step, image: Spec, result: Spec, before: Tables

@@ -46,12 +46,13 @@ def test_a_mean_of_runs_equals_its_twin(shape, dtype, name):
 @pytest.mark.parametrize("side", [3, 5])
 def test_a_median_of_a_square_equals_its_twin(shape, dtype, side):
     x = values_of(shape, dtype)
-    ring = np.zeros((side, (shape[1] + side - 1) * shape[2]), dtype)
-    values = np.zeros((side * side, blurs.SORTED), dtype)
-    network = blurs.median_network(side * side)
+    at_once = blurs.sorted_at_once(x.itemsize)
+    blocks = -(-shape[1] * shape[2] // at_once) * at_once
+    ring = np.zeros((side, blocks + (side - 1) * shape[2]), dtype)
+    spaces = ring, np.zeros(side, np.int64), np.zeros(at_once, dtype)
     out, expected = x.copy(), x.copy()
-    blurs.median_of_square(out, side, network, ring, values)
-    reference.median_of_square(expected, side, network, ring, values)
+    blurs.median_of_square(out, side, *spaces)
+    reference.median_of_square(expected, side, *spaces)
     np.testing.assert_array_equal(out, expected)
 
 

@@ -46,9 +46,10 @@ def test_planes_of_one_colour_become_that_colour_again(shape, dtype):
     light = np.empty((16, 16), np.float32)
     blue, red = np.empty((8, 8), np.float32), np.empty((8, 8), np.float32)
     out = x.copy()
-    jpeg.to_planes(x, white, light, blue, red)
+    spaces = np.empty((3, 16), dtype), np.empty((4, 16), np.float32)
+    jpeg.to_planes(x, white, light, blue, red, *spaces)
     out[..., :3] = 0
-    jpeg.from_planes(light, blue, red, white, np.empty((2, 8), np.float32), out)
+    jpeg.from_planes(light, blue, red, white, *spaces, out)
     np.testing.assert_allclose(out, x, atol=1.01 / 255 * white)
     np.testing.assert_array_equal(out[..., 3:], x[..., 3:])
 
@@ -61,14 +62,15 @@ def test_planes_equal_their_twins(shape, dtype):
     found, expected = (
         [np.zeros((16, 32), np.float32), *np.zeros((2, 8, 16), np.float32)] for _ in range(2)
     )
-    jpeg.to_planes(x, white, *found)
-    reference.to_planes(x, white, *expected)
+    spaces = np.empty((3, 32), dtype), np.empty((4, 32), np.float32)
+    jpeg.to_planes(x, white, *found, *spaces)
+    reference.to_planes(x, white, *expected, *spaces)
     # A half, where float32 and float64 are rounded to one side each, is a level.
     for plane, twin in zip(found, expected, strict=True):
         assert np.max(np.abs(plane - twin)) <= 1
         assert np.mean(plane != twin) < 0.02
-    out, again, lines = x.copy(), x.copy(), np.empty((2, 16), np.float32)
-    jpeg.from_planes(*expected, white, lines, out)
-    reference.from_planes(*expected, white, lines, again)
+    out, again = x.copy(), x.copy()
+    jpeg.from_planes(*expected, white, *spaces, out)
+    reference.from_planes(*expected, white, *spaces, again)
     np.testing.assert_allclose(out, again, atol=1.001 * white / 255)
     assert np.mean(np.abs(out.astype(float) - again) > 0.5 * white / 255) < 0.005

@@ -1,6 +1,5 @@
-"""Pixels are scaled in float32, halved in precision, rounded and averaged to the last bit as NumPy does it."""
+"""Pixels are scaled in float32, halved in precision and rounded to the last bit as NumPy does it."""
 
-import cv2
 import ml_dtypes
 import numpy as np
 import pytest
@@ -156,44 +155,3 @@ def test_grey_is_that_of_the_television_standard():
     shares = [pixels.luminance(*colour) for colour in colours]
     np.testing.assert_allclose(shares, [0.299, 0.587, 0.114], rtol=1e-6)
     assert pixels.luminance(*np.float32([255, 255, 255])) == 255
-
-
-AREAS = [((8, 12), (4, 6)), ((7, 10), (3, 4)), ((5, 5), (5, 5)), ((6, 9), (1, 1)), ((5, 7), (4, 7))]
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-@pytest.mark.parametrize(("size", "smaller"), AREAS)
-@pytest.mark.parametrize("channels", [1, 3])
-def test_the_mean_of_areas_equals_its_twin(size, smaller, channels, dtype):
-    x = values_of((*size, channels), dtype)
-    out, expected = np.empty((*smaller, channels), dtype), np.empty((*smaller, channels), dtype)
-    pixels.resize_area(x, out)
-    reference.resize_area(x, expected)
-    if dtype == np.uint8:
-        # Exactly between two integers the last bit of the mean decides.
-        exact = np.empty(out.shape)
-        reference.resize_area(x, exact)
-        ties = np.abs(exact % 1 - 0.5) < 1e-9
-        np.testing.assert_array_equal(out[~ties], expected[~ties])
-        assert np.all(np.abs(out[ties].astype(int) - expected[ties]) <= 1)
-    else:
-        np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-5)
-
-
-@pytest.mark.parametrize(("size", "smaller"), AREAS)
-def test_the_mean_of_areas_is_that_of_opencv(size, smaller):
-    x = values_of((*size, 3), np.float32)
-    out = np.empty((*smaller, 3), np.float32)
-    pixels.resize_area(x, out)
-    expected = cv2.resize(x, smaller[::-1], interpolation=cv2.INTER_AREA)
-    np.testing.assert_allclose(out, expected, atol=1e-3)
-
-
-@pytest.mark.parametrize("larger", [(10, 15), (7, 11)])
-def test_enlarging_by_area_mixes_neighbours_by_their_share(larger):
-    x = values_of((5, 5, 1), np.float32)
-    out, expected = np.empty((*larger, 1), np.float32), np.empty((*larger, 1), np.float32)
-    pixels.resize_area(x, out)
-    reference.resize_area(x, expected)
-    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-4)
-    assert out[0, 0, 0] == x[0, 0, 0]

@@ -111,15 +111,16 @@ def resized(kernel, x, rows, columns, filters, whole, out):
     )
     made = np.full(width * channels + 4, np.nan, dtype)
     spaces = [np.full(x.shape[1] * channels + 4, np.nan, dtype), made]
-    if kernel.__name__ == "resize_exactly":
+    exact = kernel.__name__ == "resize_exactly"
+    if exact:
         spaces.append(np.full((x.shape[0], made.size), np.nan, dtype))
-        spaces.append((0, x.shape[0], 0, 0, x.shape[1], 0))
-    else:
-        pairs = width // 2 * 2 * PAIRED_TAPS
-        spaces += [np.full(pairs, 99, np.int32), np.full(4 * pairs, np.nan, np.float32)]
-    kernel(
-        x, rows, columns, *filters, fill, *scaling(channels, width), whole, limits, *spaces, out
-    )  # fmt: skip
+    pairs = width // 2 * 2 * PAIRED_TAPS
+    spaces += [np.full(pairs, 99, np.int32), np.full(4 * pairs, np.nan, np.float32)]
+    spaces += [(0, x.shape[0], 0, 0, x.shape[1], 0)] if exact else []
+    scale, bias = scaling(channels, width)
+    if out.dtype != np.float32:
+        scale[:], bias[:] = 1, 0
+    kernel(x, rows, columns, *filters, fill, scale, bias, whole, limits, *spaces, out)
 
 
 # Sizes of an image of which five pixels are made: some shrink, some do not.

@@ -52,7 +52,7 @@ def resized(image, size, window=None, interpolation="bilinear", antialias=True):
     ones, zeros = np.ones(channels, np.float32), np.zeros(channels, np.float32)
     out = np.empty((*size, channels), image.dtype)
     twin = reference.resize_exactly if exact else reference.resize_window
-    spaces = [*[None] * 3, (top, tall, False, left, wide, False)] if exact else [None] * 4
+    spaces = [*[None] * 5, (top, tall, False, left, wide, False)] if exact else [None] * 4
     twin(pixels, *tables, zeros, ones, zeros, whole, limits, *spaces, out)
     return out.reshape(*size, *image.shape[2:])
 
