@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 from .compilation import jitable, kernel
 from .pixels import precise
 from .tones import rounded
-from .vectors import address_of
+from .vectors import lane_address
 from .windows import EDGE, REFLECT, border
 
 # So many pixels more than two for each run are added one by one: that takes as long as all sums from the left.
@@ -181,7 +181,7 @@ else:
                     for across in range(side):
                         at = builder.add(start, builder.mul(step, ir.Constant(step.type, across)))
                         loaded = builder.load(
-                            address_of(context, builder, kinds[0], ring, at, lanes)
+                            lane_address(context, builder, kinds[0], ring, at, lanes)
                         )
                         loaded.align = size
                         values.append(loaded)
@@ -197,7 +197,7 @@ else:
                     values[upper] = builder.select(less, other, one)
                 builder.store(
                     values[len(values) // 2],
-                    address_of(context, builder, kinds[3], out, place, lanes),
+                    lane_address(context, builder, kinds[3], out, place, lanes),
                 ).align = size
                 return context.get_dummy_value()
 

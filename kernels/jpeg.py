@@ -16,7 +16,7 @@ from numba.extending import intrinsic, overload
 from .compilation import jitable, kernel
 from .pixels import saturate
 from .tones import merge_colours, split_colours
-from .vectors import PAIRS, address_of
+from .vectors import PAIRS, lane_address
 
 SIDE = 8
 # Pixels across a block of colours, which have half of the size.
@@ -160,7 +160,7 @@ else:
             number = ir.IntType(32)
 
             def load(kind: Any, array: Any, index: Any) -> Any:
-                loaded = builder.load(address_of(context, builder, kind, array, index, PAIRS))
+                loaded = builder.load(lane_address(context, builder, kind, array, index, PAIRS))
                 loaded.align = 4
                 return loaded
 
@@ -173,7 +173,7 @@ else:
                 part = builder.fmul(builder.shuffle_vector(values, nothing, lanes), row)
                 total = part if total is None else builder.fadd(total, part)
             builder.store(
-                total, address_of(context, builder, kinds[3], out, start, PAIRS)
+                total, lane_address(context, builder, kinds[3], out, start, PAIRS)
             ).align = 4
             return context.get_dummy_value()
 
