@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
+from scipy import ndimage
 from sklearn.datasets import load_sample_image
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as its users write it
 
-TILE = 144
+TILE = 132
 COLUMNS = 8
 GAP = 10
 CAPTION = 60
@@ -46,14 +47,17 @@ class Op:
     before: tuple[Any, ...] = ()
     # Whether the left half shows what was there before.
     halved: bool = False
-    # Whether it needs boxes, which are drawn into what it makes.
+    # Whether it needs boxes, which are drawn into what it makes, or other samples with boxes and masks.
     boxes: bool = False
+    mixes: bool = False
 
     def tile(self, photograph: np.ndarray, draw: int = 0) -> Tile:
         op = self.make(*self.arguments, **dict(self.options))
         words = [*map(repr, self.arguments), *(f"{name}={value!r}" for name, value in self.options)]
         if self.boxes:
             return Tile(self.make.__name__, ", ".join(words), with_boxes(photograph, op))
+        if self.mixes:
+            return Tile(self.make.__name__, ", ".join(words), with_others(photograph, op))
         chain = lx.pipeline([*self.before, op], seed=SEED)
         result = shown(chain(photograph[None], positions=[draw])[0])
         if self.halved:
@@ -70,9 +74,10 @@ def op(
     before: tuple[Any, ...] = (),
     halved: bool = False,
     boxes: bool = False,
+    mixes: bool = False,
     **options: Any,
 ) -> Op:
-    return Op(make, arguments, tuple(options.items()), before, halved, boxes)
+    return Op(make, arguments, tuple(options.items()), before, halved, boxes, mixes)
 
 
 def with_boxes(photograph: np.ndarray, op: Any) -> np.ndarray:
@@ -87,12 +92,46 @@ def with_boxes(photograph: np.ndarray, op: Any) -> np.ndarray:
         kinds={"boxes": T.Boxes("albumentations")},
         transforms={("image", "boxes"): [op]},
     )
-    batch = loader.batch(0)
+    return with_outlines(loader.batch(0))
+
+
+def with_outlines(batch: Any) -> np.ndarray:
+    """The first image of a batch, with its boxes drawn into it, which are fractions of its size."""
     picture = Image.fromarray(batch["image"][0])
     pen = ImageDraw.Draw(picture)
-    for box in batch["boxes"][batch["boxes_valid"]] * (picture.size * 2):
+    for box in batch["boxes"][0][batch["boxes_valid"][0]] * (picture.size * 2):
         pen.rectangle([box[0], box[1], box[2] - 1, box[3] - 1], outline=(255, 60, 0), width=2)
     return np.asarray(picture)
+
+
+def with_others(photograph: np.ndarray, op: Any) -> np.ndarray:
+    """What an op makes of the photograph among three of flowers, with masks of them and boxes around them."""
+    size = len(photograph)
+    whole = Image.fromarray(load_sample_image("flower.jpg"))
+    parts = ((160, 20, 560, 420), (120, 0, 540, 420), (220, 30, 600, 410))
+    flowers = [np.asarray(whole.crop(part).resize((size, size))) for part in parts]
+    images = np.stack([photograph, *flowers])
+    masks = np.zeros((4, size, size), np.uint8)
+    boxes = np.zeros((4, 2, 4), np.float32)
+    for place in range(1, 4):
+        # Flowers are red and yellow, and what is around them is dark and green.
+        patches = ndimage.label(images[place, ..., 0] > 110)[0]
+        largest = np.argsort(np.bincount(patches.reshape(-1))[1:])[::-1] + 1
+        for row, patch in enumerate(largest[:2]):
+            rows, columns = np.nonzero(patches == patch)
+            masks[place][patches == patch] = row + 1
+            boxes[place, row] = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+    fields = {"image": images, "instances": masks, "boxes": boxes / size}
+    loader = lx.DataLoader(
+        fields,
+        batch_size=4,
+        seed=SEED,
+        output="numpy",
+        shuffle=False,
+        kinds={"boxes": T.Boxes("albumentations")},
+        transforms={tuple(fields): [op]},
+    )
+    return with_outlines(loader.batch(0))
 
 
 def shown(result: np.ndarray) -> np.ndarray:
@@ -120,6 +159,8 @@ def families(size: int) -> dict[str, list[Op]]:
             op(T.BoxSafeCrop, size, boxes=True),
             op(T.ZoomOut, size, 1.0, sides=(1.5, 2.0), fill=114),
             op(T.ScaleJitter, size, (0.6, 0.6), fill=114),
+            op(T.Mosaic, mixes=True),
+            op(T.CopyPaste, 1.0, mixes=True),
         ],
         "geometric": [
             op(T.Rotate, (25, 25)),
@@ -317,7 +358,7 @@ def sheet(rows: list[tuple[str, list[Tile]]], size: int) -> Image.Image:
     height = len(rows) * HEADING + lines * (size + CAPTION) + GAP
     page = Image.new("RGB", (width, height), BACKGROUND)
     pen = ImageDraw.Draw(page)
-    heading, name, small = (ImageFont.load_default(points) for points in (17, 14, 11))
+    heading, name, small = (ImageFont.load_default(points) for points in (17, 13, 11))
     top = 0
     for family, tiles in rows:
         pen.text((GAP, top + HEADING // 2), family, INK, heading, anchor="lm")

@@ -135,9 +135,15 @@ def store_box(
     x: Any, k: Any, left: Any, top: Any, right: Any, bottom: Any, height: Any, width: Any
 ) -> None:
     """A box clipped to the image, or zeros."""
+    clip_box(x, k, left, top, right, bottom, (0.0, np.float64(height), 0.0, np.float64(width)))
+
+
+@jitable
+def clip_box(x: Any, k: Any, left: Any, top: Any, right: Any, bottom: Any, part: Any) -> None:
+    """A box clipped to a part of the image, (top, bottom, left, right), or zeros."""
     area = (right - left) * (bottom - top)
-    left, right = max(left, 0.0), min(right, np.float64(width))
-    top, bottom = max(top, 0.0), min(bottom, np.float64(height))
+    left, right = max(left, part[2]), min(right, part[3])
+    top, bottom = max(top, part[0]), min(bottom, part[1])
     # Not `or`: what is no number is not valid either.
     valid = x[k, 4] > 0 and right > left and bottom > top
     x[k, 0] = np.float32(left if valid else 0.0)
@@ -169,6 +175,22 @@ def store_keypoint(x: Any, k: Any, across: Any, down: Any, height: Any, width: A
     x[k, 0] = np.float32(across)
     x[k, 1] = np.float32(down)
     x[k, 2] = np.float32(1.0 if valid else 0.0)
+
+
+@jitable
+def move_point(
+    x: Any, k: Any, row: Any, column: Any, top: Any, bottom: Any, left: Any, right: Any
+) -> None:
+    """Point k of an image that begins at (row, column) of another one, where the rest of the arguments show it."""
+    across, down = np.float64(x[k, 0]) + column, np.float64(x[k, 1]) + row
+    if x.shape[1] == 3:
+        valid = x[k, 2] > 0 and left <= across < right and top <= down < bottom
+        x[k, 0], x[k, 1] = np.float32(across), np.float32(down)
+        x[k, 2] = np.float32(1.0 if valid else 0.0)
+    else:
+        end, below = np.float64(x[k, 2]) + column, np.float64(x[k, 3]) + row
+        part = (np.float64(top), np.float64(bottom), np.float64(left), np.float64(right))
+        clip_box(x, k, across, down, end, below, part)
 
 
 @kernel

@@ -68,7 +68,8 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
     weights     one number per row: rows are drawn with replacement, each as often as its weight says
     transforms  {"image": [ops]}: compiled, sample by sample; a bare list goes to the only or the "data" field
     kinds       {"mask": "labels", "depth": "values"}: what fields next to an image are, where names, dtypes and shapes
-                do not tell: "image", "labels", "values", "boxes", "keypoints", "length", or transforms.Boxes("yolo")
+                do not tell: "image", "labels", "instances", "values", "boxes", "keypoints", "length", or
+                transforms.Boxes("yolo")
     transform   called with each finished batch of NumPy arrays, in the background; gives the batch to deliver
     prefetch    how many batches are kept ready, beside those that the workers are at
     workers     how many threads build them; None is one per core

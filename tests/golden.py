@@ -197,6 +197,17 @@ NEW_BOXES = {
 }
 
 
+# Ops that make an image of several samples of a batch.
+NEW_BATCH = {
+    "Mosaic": lambda: [T.Mosaic()],
+    "Mosaic filled": lambda: [T.Mosaic((30, 47), (0, 1), fill=3, fill_mask=9)],
+    "Mosaic by chance": lambda: [T.RandomFlip(), T.Mosaic(center=0.5, probability=0.5)],
+    "CopyPaste": lambda: [T.CopyPaste()],
+    "CopyPaste by chance": lambda: [T.CopyPaste(0.8, background=(0, 2), probability=0.6)],
+    "Mosaic, CopyPaste": lambda: [T.RandomFlip(), T.Mosaic(16), T.CopyPaste(), T.Rot90((0, 2))],
+}
+
+
 @lx.transform
 def speckle(x, rng, amount):
     """In place, with draws and a parameter."""
@@ -256,6 +267,14 @@ def boxed(op):
     data, _ = together(None)
     data["boxes"] = np.concatenate([data["boxes"], values((3, 1), np.float32)], axis=2)
     return data, {("image", "mask", "boxes", "keypoints"): [T.RandomFlip(), op, T.Rot90((0, 2))]}
+
+
+def numbered(ops):
+    """An image and what may stand next to it, with a mask of the numbers of boxes, and what pastes objects of it."""
+    data, _ = together(None)
+    blocks = values((4, 5), np.uint8, seed=5) % 5
+    data["instances"] = blocks.repeat(5, 1).repeat(5, 2)[:, : SIZE[0], : SIZE[1]]
+    return data, {tuple(data): ops}
 
 
 def files(folder):
@@ -365,6 +384,14 @@ def cases(folder):
         [lambda: T.TimeShift(0.3, probability=0.5)],
         {},
     )
+    for name, ops in NEW_BATCH.items():
+        found[f"{name}, numbered"] = lambda ops=ops: numbered(ops()), None, {}
+    found["Mosaic, float32 of one channel"] = values((*SIZE, 1), np.float32), [T.Mosaic], {}
+    found["Mosaic, rows"] = lambda: together(T.Mosaic(rows=5)), None, {}
+    labels = {"image": photographs(), "mask": values(SIZE, np.uint8, seed=3) % 5}
+    pasted = {("image", "mask"): [T.CopyPaste()]}
+    found["CopyPaste, labels"] = labels, pasted, {"kinds": {"mask": "labels"}}
+    found["CopyPaste, remainder keep"] = labels, pasted, {"remainder": "keep", "num_epochs": 1001}
     found["halves"] = values((*SIZE, 3), np.float16), chain, {}
     return found
 

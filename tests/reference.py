@@ -499,6 +499,180 @@ def cut_mix_series(first, positions, partners, key, alpha, length, pasted, sampl
             out[i] = own * (1 - rest) + other * rest
 
 
+def meeting_point(rng, probability, low, high, tall, wide):
+    """(row, column), or None where nothing happens."""
+    if probability < 1 and rng.random() >= probability:
+        return None
+    return math.floor(rng.uniform(low, high) * tall), math.floor(rng.uniform(low, high) * wide)
+
+
+def four_of(place, partners, samples):
+    """A sample and its partners, in the order of reading."""
+    return [samples[place], *(samples[partner] for partner in partners)]
+
+
+def mosaic_pixels(
+    first, positions, partners, key, probability, low, high, size, result, fill, samples, out
+):
+    """All four side by side, with a wide margin, and the window of that in which they meet at the drawn point."""
+    tall, wide = result
+    colour = fill.reshape(wide, -1)[0]
+    for i, position in enumerate(positions):
+        point = meeting_point(Draws(fold(key, position)), probability, low, high, tall, wide)
+        if point is None:
+            out[i] = samples[first + i]
+            continue
+        images = [x.reshape(*size, -1) for x in four_of(first + i, partners[:, i], samples)]
+        grid = np.concatenate([np.concatenate(images[:2], 1), np.concatenate(images[2:], 1)])
+        canvas = np.tile(colour, (grid.shape[0] + 2 * tall, grid.shape[1] + 2 * wide, 1))
+        canvas[tall:-tall, wide:-wide] = grid
+        top, left = tall + size[0] - point[0], wide + size[1] - point[1]
+        out[i] = canvas[top : top + tall, left : left + wide].reshape(-1)
+
+
+def mosaic_instances(
+    first, positions, partners, key, probability, low, high, size, result, fill, rows, samples, out
+):
+    for i, position in enumerate(positions):
+        masks = four_of(first + i, partners[:, i], samples)
+        counted = [
+            np.where((mask >= 1) & (mask <= rows), mask + number * rows, mask)
+            for number, mask in enumerate(masks)
+        ]
+        row = np.full(result[1], fill, out.dtype)
+        given = (0, [position], np.array([[1], [2], [3]]), key, probability, low, high, size)
+        mosaic_pixels(*given, result, row, np.stack(counted).astype(out.dtype), out[i : i + 1])
+
+
+def seen_points(x, begin, size, result):
+    """Points of an image of `size` that begins at (left, top) of a larger one, as far as both show them."""
+    x = x.copy()
+    low = np.maximum(begin, 0)
+    high = np.maximum(np.minimum(np.add(begin, size), result), low)
+    pairs = x[:, : 2 if x.shape[1] == 3 else 4].astype(np.float64).reshape(len(x), -1, 2) + begin
+    if x.shape[1] == 3:
+        x[:, :2] = pairs[:, 0]
+        x[:, 2] *= np.all((pairs[:, 0] >= low) & (pairs[:, 0] < high), axis=1)
+        return x
+    seen = np.clip(pairs, low, high)
+    areas, whole = (np.prod(each[:, 1] - each[:, 0], axis=1) for each in (seen, pairs))
+    valid = (x[:, 4] > 0) & np.all(seen[:, 1] > seen[:, 0], axis=1)
+    x[:, :4] = np.where(valid[:, None], seen.reshape(-1, 4), 0)
+    x[:, 4] = valid
+    x[:, 5] *= np.divide(areas, whole, out=np.zeros(len(x)), where=valid)
+    return x
+
+
+def mosaic_points(
+    first, positions, partners, key, probability, low, high, size, result, packed, samples, out
+):
+    for i, position in enumerate(positions):
+        point = meeting_point(Draws(fold(key, position)), probability, low, high, *result)
+        rows = [samples[first + i]]
+        if point is not None:
+            # Backwards: (left, top) and (width, height).
+            corners = [np.subtract(point, size)[::-1] + [across, down] * np.array(size[::-1])
+                       for down in (0, 1) for across in (0, 1)]  # fmt: skip
+            rows = [
+                seen_points(x, corner, size[::-1], result[::-1])
+                for corner, x in zip(
+                    corners, four_of(first + i, partners[:, i], samples), strict=True
+                )
+            ]
+        found = np.concatenate(rows)
+        if packed:
+            found = found[found[:, 2 if found.shape[1] == 3 else 4] > 0][: out.shape[1]]
+        out[i] = 0
+        out[i, : len(found)] = found
+
+
+def pasted_values(first, i, positions, partners, key, probability, share, rows, background, masks):
+    """The values of the partner's mask whose pixels are pasted."""
+    state = fold(key, positions[i])
+    if partners[i] == first + i or (probability < 1 and Draws(state).random() >= probability):
+        return []
+    values = [int(value) for value in np.unique(masks[partners[i]])]
+    return [
+        value
+        for value in values
+        if value not in background
+        and (rows < 0 or 1 <= value <= rows)
+        and Draws(fold(state, value % DOUBLE_WORD)).random() < share
+    ]
+
+
+def paste_pixels(
+    first, positions, partners, key, probability, share, rows, background, masks, samples, out
+):
+    given = (positions, partners, key, probability, share, rows, background, masks)
+    for i, partner in enumerate(partners):
+        pasted = np.isin(masks[partner], pasted_values(first, i, *given))
+        pixels = (x.reshape(masks.shape[1], -1) for x in (samples[partner], samples[first + i]))
+        out[i] = np.where(pasted[:, None], *pixels).reshape(-1)
+
+
+def paste_instances(
+    first, positions, partners, key, probability, share, rows, background, masks, samples, out
+):
+    given = (positions, partners, key, probability, share, rows, background, masks)
+    for i, partner in enumerate(partners):
+        mask = masks[partner]
+        pasted = np.isin(mask, pasted_values(first, i, *given))
+        out[i] = np.where(pasted, mask + rows, samples[first + i])
+
+
+def extent(mask):
+    """Left, top, right and bottom of the pixels of a mask."""
+    rows, columns = np.nonzero(mask)
+    return np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1], np.float32)
+
+
+def paste_boxes(
+    first, positions, partners, key, probability, share, rows, background, width, masks, facts, samples, out,
+):  # fmt: skip
+    given = (positions, partners, key, probability, share, rows, background, masks)
+    shaped = masks.reshape(len(masks), -1, width)
+    for i, partner in enumerate(partners):
+        values = pasted_values(first, i, *given)
+        covered = np.isin(shaped[partner], values)
+        out[i] = 0
+        out[i, :rows] = samples[first + i]
+        for k, x in enumerate(out[i, :rows]):
+            before = shaped[first + i] == k + 1
+            after = before & ~covered
+            if x[4] <= 0 or before.sum() == after.sum():
+                continue
+            x[5] *= after.sum() / before.sum()
+            if after.any():
+                left = extent(after)
+                closer = np.concatenate([np.maximum(x[:2], left[:2]), np.minimum(x[2:4], left[2:])])
+                x[:4] = np.where(left != extent(before), closer, x[:4])
+            if not after.any() or np.any(x[2:4] <= x[:2]):
+                x[:6] = 0
+        for value in values:
+            if samples[partner, value - 1, 4] > 0:
+                out[i, rows + value - 1] = samples[partner, value - 1]
+
+
+def paste_keypoints(
+    first, positions, partners, key, probability, share, rows, background, width, masks, samples, out,
+):  # fmt: skip
+    given = (positions, partners, key, probability, share, rows, background, masks)
+    shaped = masks.reshape(len(masks), -1, width)
+    count = samples.shape[1]
+    for i, partner in enumerate(partners):
+        pasted = np.isin(shaped[partner], pasted_values(first, i, *given))
+        out[i] = 0
+        out[i, :count] = samples[first + i]
+        for source, begin in ((samples[first + i], 0), (samples[partner], count)):
+            for k, (across, down, valid) in enumerate(source):
+                inside = 0 <= across < width and 0 <= down < pasted.shape[0]
+                if valid > 0 and inside and pasted[int(down), int(across)]:
+                    out[i, begin + k] = source[k]
+                    if begin == 0:
+                        out[i, k, 2] = 0
+
+
 # HighwayHash64, lane by lane as its portable definition states it.
 
 

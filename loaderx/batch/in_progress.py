@@ -158,7 +158,14 @@ class BatchInProgress:
             located.lengths = lengths.astype(np.int64)
         if chain.boxes is not None and located.boxes is None:
             located.boxes = self._planner.values_of(chain.boxes, self.rows[own])
-        chain.run(phase, start, self.span.position, self._positions[own], located, samples, target)
+        masks = self._planner.masks.get((number, phase))
+        beside = None
+        if masks is not None:
+            beside = self._intermediate[self._planner.intermediate[masks, phase - 1]]
+        chain.run(
+            *(phase, start, self.span.position, self._positions[own], located, samples, target),
+            masks=beside,
+        )
         if target is not out:
             store(target, self.rows[own], out)
 

@@ -106,6 +106,14 @@ class BatchPlanner:
             and all(field.chain is None or field.chain.compiled for field in group.fields)
             for group in groups
         )
+        # (field, phase) -> the field whose samples before that phase are the masks of objects for it.
+        numbers = {field.name: number for number, field in enumerate(self.fields)}
+        self.masks = {
+            (number, phase): numbers[current.masks]
+            for number, chain in enumerate(chains)
+            for phase, current in enumerate(() if chain is None else chain.phases)
+            if current.masks is not None
+        }
         self._blocks = blocks or (lambda _field, size: ((0, size),))
         self.shuffled_gather = None
         if blocks is None and not self.transformed and len(self.fields) == len(groups):
@@ -178,15 +186,20 @@ class BatchPlanner:
         size = span.size
         blocks = [self._blocks(field, size) for field in self.fields]
         # field -> phase -> the places that must have come so far
-        needed: list[list[Ranges]] = []
-        for field, own in zip(self.fields, blocks, strict=True):
-            places = [ranges.union(own)]
-            for phase in range(field.phases - 1, 0, -1):
+        needed: list[list[Ranges]] = [
+            [()] * (field.phases - 1) + [ranges.union(own)]
+            for field, own in zip(self.fields, blocks, strict=True)
+        ]
+        for phase in range(self.phases - 1, 0, -1):
+            for number, field in enumerate(self.fields):
+                if phase >= field.phases:
+                    continue
                 assert field.chain is not None
-                step = field.chain.partner_step(phase, size, span.position)
-                partners = ranges.rotated(places[0], step, size)
-                places.insert(0, ranges.union([*places[0], *partners]))
-            needed.append(places)
+                mixed = list(needed[number][phase])
+                for step in field.chain.partner_steps(phase, size, span.position):
+                    mixed += ranges.rotated(needed[number][phase], step, size)
+                for other in {number, self.masks.get((number, phase), number)}:
+                    needed[other][phase - 1] = ranges.union([*needed[other][phase - 1], *mixed])
         phases: list[list[Part]] = []
         for phase in range(self.phases):
             tasks: list[tuple[int, list[Range]]] = []

@@ -287,6 +287,14 @@ def loaders(folder: Path) -> Iterator[DataLoader]:
         for mix in (T.MixUp(), T.CutMix()):
             one_hot = {"label": [T.OneHot(64)], ("image", "label"): [mix]}
             yield loader({"image": floats, "label": label}, transforms=one_hot)
+    for mask, op in itertools.product((np.uint8, np.int32), (T.Mosaic(), T.CopyPaste())):
+        fields = {
+            "image": images,
+            "instances": np.ones((64, 8, 8), mask),
+            "boxes": np.ones((64, 2, 4), np.float32),
+            "keypoints": np.ones((64, 2, 2), np.float32),
+        }
+        yield loader(fields, transforms={tuple(fields): [op]})
     yield loader(PackedDataset([np.arange(5, dtype=np.int32)] * 256, 16))
     path = folder / "images.array_record"
     write_array_record(path, images, progress=False)

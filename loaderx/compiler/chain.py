@@ -17,7 +17,7 @@ from loaderx.kernels.random import fold
 from loaderx.sources.row_addresses import RowAddresses, addresses_of_rows
 from loaderx.spec import Spec
 from loaderx.transforms.base import Transform
-from loaderx.transforms.mix import Mixer
+from loaderx.transforms.mix import Mixing
 from loaderx.transforms.step import Call, Step
 
 from .program import Program
@@ -127,10 +127,12 @@ class PythonSegment:
 class Phase:
     """What happens to a sample without looking at others, after the mixing it begins with, if any."""
 
-    mixer: Mixer | None
+    mixing: Mixing | None
     key: np.uint64
     segments: list[CompiledSegment | PythonSegment]
     output: Spec
+    # The field with the masks of objects that the mixing reads.
+    masks: str | None = None
 
 
 class Chain:
@@ -179,10 +181,15 @@ class Chain:
         """Add a function that is called once per sample."""
         self._append(PythonSegment(name, call, output))
 
-    def begin_phase(self, mixer: Mixer, key: int) -> None:
+    def begin_phase(self, mixing: Mixing, key: int) -> None:
         """Add an op that needs what all samples of the batch have become so far."""
         self.compile()
-        self.phases.append(Phase(mixer, np.uint64(key), [], self.output))
+        objects = mixing.objects
+        while objects is not None and len(self.phases) < objects.phase:
+            self.phases.append(Phase(None, np.uint64(0), [], self.output))
+        self.output = mixing.output
+        masks = None if objects is None else objects.field
+        self.phases.append(Phase(mixing, np.uint64(key), [], self.output, masks))
 
     def compile(self) -> None:
         """Turn the ops that wait for it into compiled code."""
@@ -212,25 +219,32 @@ class Chain:
         samples: Array | None,
         out: Array,
         threads: int | None = 1,
+        masks: Array | None = None,
     ) -> None:
         """Take samples through a phase into `out`, compiled ops on up to so many threads.
 
         In phase 0 `samples` are these samples if they lie in an array, and None if only their addresses are known. In
-        a later phase they are all samples of the batch, of which out[0] is at `place`. The position of its first
-        sample is what a `batch` is known by.
+        a later phase they are all samples of the batch, of which out[0] is at `place`; so are the `masks` of objects
+        that the phase reads. The position of its first sample is what a `batch` is known by.
         """
         current = self.phases[phase]
         count = len(positions)
-        if current.mixer is None and not current.segments:
+        if current.mixing is None:
+            if phase > 0 and samples is not None:
+                samples = samples[place : place + count]
+            if not current.segments:
+                assert samples is not None
+                out[...] = samples
+        else:
             assert samples is not None
-            out[...] = samples
-        if current.mixer is not None:
-            assert samples is not None
-            mixed = self.phases[phase - 1].output
+            mixing = current.mixing
+            mixed = mixing.output
             target = np.empty((count, *mixed.shape), mixed.dtype) if current.segments else out
-            whole, flat = samples.reshape(len(samples), -1), target.reshape(count, -1)
-            partners = partners_of(place, count, len(samples), current.key, batch)
-            current.mixer(place, positions, partners, current.key, whole, flat)
+            partners = partners_of(
+                place, count, len(samples), current.key, batch, number=mixing.partners
+            )
+            whole, beside = _flat(samples), None if masks is None else _flat(masks)
+            mixing.mixer(place, positions, partners, current.key, whole, beside, _flat(target))
             samples, located = target, addresses_of_rows(target, located.lengths, located.boxes)
         for segment in current.segments:
             last = segment is current.segments[-1]
@@ -240,9 +254,20 @@ class Chain:
             if not last:
                 samples, located = target, addresses_of_rows(target, located.lengths, located.boxes)
 
-    def partner_step(self, phase: int, size: int, batch: int) -> int:
+    def partner_steps(self, phase: int, size: int, batch: int) -> tuple[int, ...]:
         """How many places further the samples stand that a phase mixes in, in a batch of `size`."""
-        return step_to_partner(size, self.phases[phase].key, batch)
+        current = self.phases[phase]
+        if current.mixing is None:
+            return ()
+        return steps_to_partners(size, current.key, batch, current.mixing.partners)
+
+    def first_masks(self, phase: int, count: int) -> Array | None:
+        """Return made-up masks, `count` times an image that is one object, if a phase reads masks."""
+        mixing = self.phases[phase].mixing
+        if mixing is None or mixing.objects is None:
+            return None
+        spec = mixing.objects.spec
+        return np.ones((count, *spec.shape), spec.dtype)
 
     @property
     def channels_first(self) -> bool:
@@ -304,15 +329,30 @@ def compiled_call(step: Step, spec: Spec) -> Call:
     return call
 
 
-def partners_of(place: int, count: int, size: int, key: np.uint64, batch: int) -> Positions:
-    """With whom the samples from `place` are mixed: one random step further around the batch, the same for all."""
-    step = step_to_partner(size, key, batch)
-    return (np.arange(place, place + count, dtype=np.int64) + step) % size
+def partners_of(
+    place: int, count: int, size: int, key: np.uint64, batch: int, *, number: int = 1
+) -> Positions:
+    """With whom the samples from `place` are mixed, `number` others each: so many random steps around the batch.
+
+    The steps are the same for all samples. partners[k] are the places of the k-th partners.
+    """
+    steps = np.array(steps_to_partners(size, key, batch, number), np.int64)
+    return (np.arange(place, place + count, dtype=np.int64) + steps[:, None]) % size
 
 
-def step_to_partner(size: int, key: np.uint64, batch: int) -> int:
-    """How far around a batch the partner of every sample stands."""
-    if size == 1:
-        return 0
+def steps_to_partners(size: int, key: np.uint64, batch: int, number: int) -> tuple[int, ...]:
+    """How far around a batch the partners of every sample stand: different ones, as long as there are others."""
     # Compiled code gives Python's integers, and takes those beyond 63 bits only as uint64.
-    return int(Draws(fold(np.uint64(fold(key, np.uint64(0))), np.uint64(batch))).integers(1, size))
+    rng = Draws(fold(np.uint64(fold(key, np.uint64(0))), np.uint64(batch)))
+    steps: list[int] = []
+    for taken in range(min(number, size - 1)):
+        step = int(rng.integers(1, size - taken))
+        for other in sorted(steps):
+            step += step >= other
+        steps.append(step)
+    return (*steps, *[0] * (number - len(steps)))
+
+
+def _flat(samples: Array) -> Array:
+    """Return samples as rows of values."""
+    return samples.reshape(len(samples), -1)

@@ -13,10 +13,11 @@ from loaderx.kernels.keys import derive_key, fields_id
 from loaderx.kernels.random import DRAWS
 from loaderx.spec import Spec
 from loaderx.transforms.authoring import TransformFactory
-from loaderx.transforms.base import Transform
+from loaderx.transforms.base import Transform, image_shape
 from loaderx.transforms.boxes import Boxes
 from loaderx.transforms.channels import USUAL, Channels, check_channels
 from loaderx.transforms.combinators import left_to_chance
+from loaderx.transforms.composite import CompositeTransform
 from loaderx.transforms.kinds import (
     BOXES,
     IMAGE,
@@ -29,11 +30,13 @@ from loaderx.transforms.kinds import (
     check_kind,
     check_kinds,
     compared_to_first,
+    counts_boxes,
     formats_of,
     infer_kinds,
     uncertain,
 )
 from loaderx.transforms.lengths import AtMost
+from loaderx.transforms.mix import Objects
 from loaderx.transforms.points import VALID, ClosePoints, OpenPoints, ValidPoints, check_points
 from loaderx.transforms.python_function import PythonFunction
 from loaderx.transforms.rounds import Repeating
@@ -100,7 +103,8 @@ class ChainsBuilder:
         # Boxes and keypoints that follow an image at present, each with a second chain for their validity; and what
         # the image has become, which they are fractions of if they are normalised.
         self._following: dict[str, tuple[Kind, Spec]] = {}
-        self._replaced: set[str] = set()
+        # Fields that views took the place of, and the first of these: it begins with the same steps.
+        self._replaced: dict[str, str] = {}
         # Kinds of ops that were warned of: once per loader.
         self._warned: set[type] = set()
 
@@ -132,6 +136,9 @@ class ChainsBuilder:
             check_kind(name, self._given[name], spec)
         for chain in self._chains.values():
             chain.compile()
+            for phase in chain.phases:
+                while phase.masks in self._replaced:
+                    phase.masks = self._replaced[phase.masks]
         return self._chains
 
     def _begin(self, name: str, origin: str) -> Chain:
@@ -147,7 +154,7 @@ class ChainsBuilder:
         of_images = [
             op
             for op in ops
-            if isinstance(op, Transform) and (op.spatial or op.takes_images) and not op.needs_batch
+            if isinstance(op, Transform) and (op.spatial or op.takes_images) and not op.mixes_values
         ]
         entry = Entry(names, tuple(self._chains[name] for name in names), bool(of_images))
         identity = fields_id(names)
@@ -177,7 +184,7 @@ class ChainsBuilder:
             if name in self._following:
                 del self._chains[name + VALID]
                 del self._following[name]
-            self._replaced.add(name)
+            self._replaced[name] = f"{name}_{views.names[0]}"
 
     def _repeat(self, name: str, new: str) -> None:
         before = self._chains[name]
@@ -202,20 +209,29 @@ class ChainsBuilder:
                 f"{op.name} takes images of (height, width, channels), and an op before it put the channels first; "
                 "put it before that one."
             )
-        if op.spatial and not op.needs_batch:
+        if op.spatial and not op.mixes_values:
             _check_sizes(op, [chain for _, chain, kind in fields if kind not in (*POINTS, LENGTH)])
         image, channels_first = lead.output, lead.channels_first
-        if op.spatial and op.needs_batch:
+        if op.spatial and op.mixes_values:
             check_channels(image, op.name, lead.channels)
         decides, boxes = self._boxes_before(op, fields, image)
+        instances = None
+        if isinstance(op, CompositeTransform):
+            if length is not None:
+                raise ArgumentError(
+                    f"{op.name} is for images and what is next to them, and {length!r} is a length."
+                )
+            op = op.among(self._objects_in(op, fields))
+            if op.objects is not None and op.objects.rows is not None:
+                instances = op.objects.field
         # Lengths last: they are cut as the other fields were.
         for name, chain, kind in sorted(fields, key=lambda field: field[2] == LENGTH):
-            if kind == LENGTH and not op.needs_batch:
+            if kind == LENGTH and not op.mixes_values:
                 left = lead.output.shape
                 if left and left[0] < min(chain.most, lead.input.shape[0]):
                     chain.add(Step(AtMost(left[0]), 0))
                     chain.most = left[0]
-            elif kind in POINTS and op.needs_batch:
+            elif kind in POINTS and op.mixes_values:
                 raise ArgumentError(f"{op.name} cannot mix boxes or keypoints ({name!r}).")
             elif kind in POINTS and not op.is_python:
                 moved = op.for_points(image)
@@ -232,6 +248,8 @@ class ChainsBuilder:
                     own = op.for_kind(kind)
                 elif follows:
                     own = op.for_labels()
+                if name == instances:
+                    own = own.for_instances()
                 if length is not None and not (op.is_python or op.needs_batch):
                     own = own.for_length()
                     chain.length = length
@@ -261,7 +279,7 @@ class ChainsBuilder:
             if name in self._unchecked:
                 self._unchecked.remove(name)
                 check_kind(name, self._given[name], spec)
-        if op.needs_batch:
+        if op.mixes_values:
             return compared_to_first(fields, self._given)
         found = entry.kinds
         if found is None:
@@ -342,6 +360,48 @@ class ChainsBuilder:
                     "before that one."
                 )
         return name, BoxesBefore(chain.origin, chain.input, tuple(chain.steps), image)
+
+    def _objects_in(
+        self, op: CompositeTransform, fields: Sequence[tuple[str, Chain, Kind]]
+    ) -> Objects | None:
+        """Return the mask that tells the objects of an entry apart; refuse an op without the one that it needs."""
+        masks = [(name, chain) for name, chain, kind in fields if kind == LABELS]
+        counted = [each for each in masks if counts_boxes(each[1].origin, self._given)]
+        boxes = next((chain for _, chain, kind in fields if kind == BOXES), None)
+        rows = None
+        if counted:
+            if len(counted) > 1 or boxes is None:
+                names = " and ".join(repr(name) for name, _ in counted)
+                raise ArgumentError(
+                    f"{op.name}: an entry has one field of the kind 'instances', whose values are numbers of boxes, "
+                    f"and the boxes; this one has {names}{'' if boxes else ' without boxes'}. Labels that are no "
+                    f'such numbers are of the kind "labels": kinds={{{counted[-1][0]!r}: "labels"}}.'
+                )
+            masks, rows = counted, boxes.output.shape[0]
+        elif not op.needs_mask:
+            return None
+        elif not masks:
+            raise ArgumentError(
+                f"{op.name} needs a mask of integers or booleans next to the image, which says where objects are. "
+                'Name the field that has it in the same entry, {("image", "mask"): [...]}; the last word of its name '
+                'is "mask", or `kinds` says so.'
+            )
+        elif boxes is not None:
+            name = masks[0][0]
+            raise ArgumentError(
+                f"{op.name} must know which box is that of an object. Give a mask that is k + 1 where the object of "
+                f'row k of the boxes is, and 0 elsewhere, and say so: kinds={{{name!r}: "instances"}}.'
+            )
+        name, chain = masks[0]
+        if image_shape(chain.output, op.name)[2] != 1:
+            raise ArgumentError(
+                f"{op.name} takes masks of objects of shape (height, width) or (height, width, 1), and {name!r} is "
+                f"{chain.output}."
+            )
+        members = [self._chains.get(each + VALID, chain) for each, chain, _ in fields]
+        members += [chain for _, chain, _ in fields]
+        phase = max(len(each.phases) for each in members)
+        return Objects(name, chain.output, rows, phase)
 
     def _look_at(self, chain: Chain, boxes: BoxesBefore | None) -> None:
         """Let a chain be told the boxes next to its samples."""

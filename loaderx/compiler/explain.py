@@ -120,8 +120,9 @@ def _measure(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
                 continue
             out = np.zeros((SAMPLES, *step.output.shape), step.output.dtype)
             located = addresses_of_rows(rows, boxes=chain.boxes_of_first(SAMPLES))
+            masks = chain.first_masks(phase, SAMPLES)
             began = time.perf_counter()
-            chain.run(phase, 0, 0, positions, located, rows, out)
+            chain.run(phase, 0, 0, positions, located, rows, out, masks=masks)
             seconds += time.perf_counter() - began
             rows = out
         best = min(best, seconds)

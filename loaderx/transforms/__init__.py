@@ -23,6 +23,7 @@ from .colour import Saturation as Saturation
 from .combinators import Maybe as Maybe
 from .combinators import OneOf as OneOf
 from .combinators import Sequence as Sequence
+from .copy_paste import CopyPaste as CopyPaste
 from .corners import FiveCrop as FiveCrop
 from .corners import TenCrop as TenCrop
 from .degrade import Downscale as Downscale
@@ -52,6 +53,7 @@ from .levels import LoudnessNormalize as LoudnessNormalize
 from .levels import PeakNormalize as PeakNormalize
 from .mix import CutMix as CutMix
 from .mix import MixUp as MixUp
+from .mosaic import Mosaic as Mosaic
 from .noise import GaussianNoise as GaussianNoise
 from .noise import GridMask as GridMask
 from .noise import ISONoise as ISONoise

@@ -55,8 +55,10 @@ class Transform(ReprFromArguments, ABC):
     checked: bool = False
     # Whether it is called in Python, sample by sample.
     is_python: bool = False
-    # Whether it needs all samples of a batch.
+    # Whether it needs all samples of a batch, and whether it mixes the values of all fields of an entry alike, whatever
+    # kind they are of.
     needs_batch: bool = False
+    mixes_values: bool = False
     # The ops that it chooses from, or is made of.
     inside: "tuple[Transform, ...]" = ()
     # Whether it leaves every sample as it is.
@@ -114,7 +116,7 @@ class Transform(ReprFromArguments, ABC):
     @property
     def sees_kinds(self) -> bool:
         """Whether it treats the kinds of fields next to an image differently."""
-        if self.needs_batch:
+        if self.mixes_values:
             return False
         return (
             self.spatial

@@ -17,7 +17,6 @@ from .advice import advice
 from .authoring import TransformFactory
 from .base import Leaf, Transform, as_number, between
 from .kinds import Kind
-from .mix import MixTransform
 from .step import Call, Step
 
 if TYPE_CHECKING:
@@ -288,7 +287,7 @@ def as_ops(name: str, given: Several[Any]) -> tuple[Transform, ...]:
     ops = given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
     found = [op() if isinstance(op, TransformFactory) else op for op in ops]
     for op in found:
-        if isinstance(op, MixTransform):
+        if isinstance(op, Transform) and op.needs_batch:
             raise ArgumentError(
                 f"{name}: {op.name} mixes samples of a batch and cannot be left to chance."
             )

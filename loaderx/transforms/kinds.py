@@ -11,10 +11,12 @@ from loaderx.spec import Spec
 
 from .boxes import Boxes
 
-Kind: TypeAlias = Literal["image", "labels", "values", "boxes", "keypoints", "length"]
+Kind: TypeAlias = Literal["image", "labels", "instances", "values", "boxes", "keypoints", "length"]
 
 IMAGE: Kind = "image"
 LABELS: Kind = "labels"
+# Labels that are numbers of boxes: ops treat them as labels, but for those that add boxes of other samples.
+INSTANCES: Kind = "instances"
 VALUES: Kind = "values"
 BOXES: Kind = "boxes"
 KEYPOINTS: Kind = "keypoints"
@@ -25,6 +27,7 @@ POINTS = (BOXES, KEYPOINTS)
 WORDS: dict[str, Kind] = {
     **dict.fromkeys(("image", "images", "img", "imgs", "left", "right", "rgb", "photo"), IMAGE),
     **dict.fromkeys(("mask", "masks", "label", "labels", "seg", "segmentation"), LABELS),
+    **dict.fromkeys(("instance", "instances"), INSTANCES),
     **dict.fromkeys(("depth", "flow", "heatmap"), VALUES),
     **dict.fromkeys(("boxes", "bboxes", "bbox"), BOXES),
     "keypoints": KEYPOINTS,
@@ -58,6 +61,10 @@ _RULES: dict[Kind, tuple[str, Callable[[Spec], bool]]] = {
     BOXES: ("rows of at least 4 numbers, float32[n, 4]", lambda spec: _has_rows(spec, 4, "f")),
     KEYPOINTS: ("rows of 2 numbers, float32[n, 2]", lambda spec: _has_rows(spec, 2)),
     LENGTH: ("single integers", lambda spec: spec.shape == () and spec.dtype.kind in "iu"),
+    INSTANCES: (
+        "integers of (height, width)",
+        lambda spec: _is_flat(spec) and spec.dtype.kind in "iu",
+    ),
 }
 
 
@@ -174,12 +181,22 @@ def _without_image(told: Sequence[Kind | None], specs: Sequence[Spec]) -> FieldK
     return FieldKinds(tuple(possible), lead, False)
 
 
+def counts_boxes(name: str, given: Mapping[str, Kind]) -> bool:
+    """Whether the labels of a field are numbers of boxes."""
+    return given.get(name, _known(name)) == INSTANCES
+
+
+def _known(name: str) -> Kind | None:
+    """The kind that the last word of a name tells."""
+    return WORDS.get(name.lower().rstrip("0123456789").rstrip("_").split("_")[-1])
+
+
 def _told(name: str, spec: Spec, given: Mapping[str, Kind], place: int) -> Kind | None:
     """The kind of a field that was given, or that its name and dtype tell."""
     if name in given:
-        return given[name]
-    word = name.lower().rstrip("0123456789").rstrip("_").split("_")[-1]
-    kind = WORDS.get(word)
+        return LABELS if given[name] == INSTANCES else given[name]
+    kind = _known(name)
+    kind = LABELS if kind == INSTANCES else kind
     if kind == LENGTH:
         return kind if place > 0 and _RULES[LENGTH][1](spec) else None
     if kind == IMAGE and not _is_flat(spec):

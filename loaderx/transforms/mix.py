@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,15 +19,58 @@ from .step import Step
 if TYPE_CHECKING:
     from loaderx.compiler.chain import Chain
 
-# (first place, positions, partners, key, samples of the whole batch, out)
-Mixer = Callable[[int, NDArray[Any], NDArray[Any], np.uint64, NDArray[Any], NDArray[Any]], None]
+# (first place, positions, partners, key, samples of the whole batch, masks of objects of the whole batch or None, out).
+# Samples and masks are rows of values. partners[k] are the places of the k-th partner of each sample.
+Mixer = Callable[
+    [int, NDArray[Any], NDArray[Any], np.uint64, NDArray[Any], Any, NDArray[Any]], None
+]
 
 
-class MixTransform(Transform):
+@dataclass(frozen=True)
+class Objects:
+    """The mask of an entry that tells objects apart: the field that it is, and its spec.
+
+    Its values are those of labels, or with `rows` the numbers of so many boxes, from 1. It is read as it is before
+    `phase`, with which all fields of the entry begin to be mixed.
+    """
+
+    field: str
+    spec: Spec
+    rows: int | None
+    phase: int
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """How samples of a batch are mixed: by what, into what, each with how many others, and by which objects."""
+
+    mixer: Mixer
+    output: Spec
+    partners: int = 1
+    objects: Objects | None = None
+
+
+class BatchTransform(Transform):
     """An op that needs the whole batch: it begins when all samples have come so far."""
 
-    keeps_axes = True
     needs_batch = True
+
+    def add_to(self, chain: "Chain", step: Step) -> None:
+        chain.begin_phase(self.mixing(chain.output, step), step.key)
+
+    @abstractmethod
+    def mixing(self, spec: Spec, step: Step) -> Mixing:
+        """Return how samples of `spec` are mixed at a step."""
+
+    def write(self, table: Any, group: Any, x: int, out: int, spec: Spec) -> None:
+        raise AssertionError("samples are mixed between two tables, and never inside of one")
+
+
+class MixTransform(BatchTransform):
+    """An op that mixes the values of every field of an entry."""
+
+    keeps_axes = True
+    mixes_values = True
 
     def __init__(self, alpha: float = 1.0) -> None:
         self.alpha = as_number(alpha)
@@ -41,13 +85,10 @@ class MixTransform(Transform):
             )
         return spec
 
-    def add_to(self, chain: "Chain", step: Step) -> None:
+    def mixing(self, spec: Spec, step: Step) -> Mixing:
         assert step.image is not None
-        output = self.output(chain.output)
-        chain.begin_phase(self.mixer(step.image, output), step.key)
-
-    def write(self, table: Any, group: Any, x: int, out: int, spec: Spec) -> None:
-        raise AssertionError("samples are mixed between two tables, and never inside of one")
+        output = self.output(spec)
+        return Mixing(self.mixer(step.image, output), output)
 
     @abstractmethod
     def mixer(self, image: Spec, spec: Spec) -> Mixer:
@@ -58,12 +99,7 @@ class MixUp(MixTransform):
     """share * sample + (1 - share) * partner, the share drawn per sample from Beta(alpha, alpha)."""
 
     def mixer(self, image: Spec, spec: Spec) -> Mixer:
-        def run(
-            first: int, positions: Any, partners: Any, key: Any, samples: Any, out: Any
-        ) -> None:
-            mix_up(first, positions, partners, key, self.alpha, samples, out)
-
-        return run
+        return _mixer_of_pairs(mix_up, self.alpha)
 
 
 class CutMix(MixTransform):
@@ -84,32 +120,20 @@ class CutMix(MixTransform):
                 f"(time, channels) as the first field, not {image}."
             )
         if len(image.shape) < 3:
-            return self._series_mixer(image.shape[0], spec)
+            length = image.shape[0]
+            pasted = spec.shape[:1] == (length,)
+            return _mixer_of_pairs(cut_mix_series, self.alpha, length, pasted)
         height, width = image.shape[:2]
         pasted = spec.shape[:2] == (height, width)
+        return _mixer_of_pairs(cut_mix, self.alpha, height, width, pasted)
 
-        def run(
-            first: int, positions: Any, partners: Any, key: Any, samples: Any, out: Any
-        ) -> None:
-            if pasted:
-                cut_mix(
-                    first, positions, partners, key, self.alpha, height, width, True, samples, out
-                )
-            else:
-                cut_mix(
-                    first, positions, partners, key, self.alpha, height, width, False, samples, out
-                )
 
-        return run
+def _mixer_of_pairs(function: Any, *given: Any) -> Mixer:
+    """Return a kernel that mixes every sample with one partner, with its parameters."""
 
-    def _series_mixer(self, length: int, spec: Spec) -> Mixer:
-        pasted = spec.shape[:1] == (length,)
+    def run(
+        first: int, positions: Any, partners: Any, key: Any, samples: Any, masks: Any, out: Any
+    ) -> None:
+        function(first, positions, partners[0], key, *given, samples, out)
 
-        def run(
-            first: int, positions: Any, partners: Any, key: Any, samples: Any, out: Any
-        ) -> None:
-            cut_mix_series(
-                first, positions, partners, key, self.alpha, length, pasted, samples, out
-            )
-
-        return run
+    return run

@@ -64,20 +64,18 @@ def check_fill(fill: float, spec: Spec, name: str) -> None:
         )
 
 
-class FilledWindow(WindowTransform):
-    """A window that may reach outside of the image, where it shows a border or a fill colour."""
+class Filled(Transform):
+    """An op that shows a fill colour outside of the image, and another one outside of labels."""
 
+    fills: tuple[float, ...]
     # The fill colour of labels; None: that of the image if it is one number, otherwise 0.
     fill_mask: float | None = None
 
-    def _paint(self, border: str, outside: bool, fill: Fill, fill_mask: float | None) -> None:
-        self.border = _border(border, outside)
+    def _set_fill(self, fill: Fill, fill_mask: float | None) -> None:
         self.fills = single_or_each("fill", fill)
         self.fill_mask = None if fill_mask is None else finite("fill_mask", fill_mask)
 
     def _check_fill(self, spec: Spec) -> None:
-        if self.shown_fill(spec) is None:
-            return
         channels = image_shape(spec, self.name)[2]
         if len(self.fills) not in (1, channels):
             raise ArgumentError(
@@ -94,6 +92,18 @@ class FilledWindow(WindowTransform):
         elif len(self.fills) > 1:
             labels.fills = (0.0,)
         return labels
+
+
+class FilledWindow(Filled, WindowTransform):
+    """A window that may reach outside of the image, where it shows a border or a fill colour."""
+
+    def _paint(self, border: str, outside: bool, fill: Fill, fill_mask: float | None) -> None:
+        self.border = _border(border, outside)
+        self._set_fill(fill, fill_mask)
+
+    def _check_fill(self, spec: Spec) -> None:
+        if self.shown_fill(spec) is not None:
+            super()._check_fill(spec)
 
 
 @jitable

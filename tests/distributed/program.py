@@ -79,6 +79,21 @@ def mixed(*both):
     return {"transforms": augmented(label=[ops.OneHot(CLASSES)], both=both)}
 
 
+def boxes():
+    """Two boxes for every image, and the mask that numbers them."""
+    corners = np.random.default_rng(2).integers(0, 6, (ROWS, 2, 2))
+    found = np.concatenate([corners, corners + 4], axis=2).astype(np.float32)
+    mask = np.zeros((ROWS, 10, 10), np.uint8)
+    for row, number in np.ndindex(ROWS, 2):
+        left, top = corners[row, number]
+        mask[row, top : top + 4, left : left + 4] = number + 1
+    return found, mask
+
+
+def composed(*both, fields=("image", "label"), **options):
+    return {"transforms": {fields: [ops.RandomFlip(), *both, ops.RandomFlip()]}, **options}
+
+
 PLAIN = {"transforms": augmented()}
 OPTIONS = {
     "plain": {},
@@ -86,6 +101,8 @@ OPTIONS = {
     "mixup": mixed(ops.MixUp(0.4)),
     "cutmix": mixed(ops.CutMix()),
     "mixup and cutmix": mixed(ops.MixUp(0.4), ops.CutMix()),
+    "copy paste": composed(ops.CopyPaste(), kinds={"label": "labels"}),
+    "mosaic": composed(ops.Mosaic(), ops.CopyPaste(), fields=("image", "instances", "boxes")),
     "padded": {**PLAIN, "num_epochs": 1, "remainder": "pad"},
     "mixed and padded": {**mixed(ops.MixUp()), "num_epochs": 1, "remainder": "pad"},
     "dropped": {**PLAIN, "num_epochs": 2, "remainder": "drop"},
@@ -119,12 +136,17 @@ def dataset_and_options(name, folder):
         dataset = Mixture({"a": (first, 0.7), "b": (second, 0.3)})
     elif name == "wide numbers":
         dataset["label"] = labels().astype(np.int64)
+    elif name == "copy paste":
+        # Labels of pixels, so that its layouts are those of the others.
+        dataset["label"] = boxes()[1]
+    elif name == "mosaic":
+        dataset["boxes"], dataset["instances"] = boxes()
     return dataset, options
 
 
 LOADERS = [*OPTIONS, "npy", "array record", "mixture", "wide numbers"]
 COUNTED = ["plain", "augmented", "mixup", "padded"]
-ON_EVERY_LAYOUT = ["plain", "mixup", "padded"]
+ON_EVERY_LAYOUT = ["plain", "mixup", "copy paste", "padded"]
 # The last ones need an even number of devices.
 IN_PAIRS = ["two axes", "data x model", "other rows for each field", "labels everywhere"]
 LAYOUTS = ["data", "replicated", "mixed up", "uneven", *IN_PAIRS]
@@ -173,7 +195,11 @@ def scenarios(devices):
     """Pairs of a loader and a layout over so many devices."""
     pairs = [(loader, "data") for loader in LOADERS]
     pairs += [(loader, layout) for loader in ON_EVERY_LAYOUT for layout in LAYOUTS]
-    pairs += [("hook", layout) for layout in ("mixed up", "uneven", "replicated")]
+    pairs += [
+        (loader, layout)
+        for loader in ("hook", "mosaic")
+        for layout in ("mixed up", "uneven", "replicated")
+    ]
     odd = devices % 2 == 1
     return [pair for pair in dict.fromkeys(pairs) if not (odd and pair[1] in IN_PAIRS)]
 

@@ -579,6 +579,7 @@ OPS = [
     T.TimeStretch(), T.LowPass(sample_rate=16000), T.HighPass(sample_rate=16000), T.BandPass(sample_rate=16000),
     T.PeakNormalize(), T.LoudnessNormalize(sample_rate=16000), T.ClippingDistortion(), T.LogMel(sample_rate=16000),
     T.TimeWarp(), T.RandomIoUCrop(4), T.BoxSafeCrop(4), T.ZoomOut(4), T.SanitizeBoxes(2),
+    T.Mosaic(8, rows=3), T.CopyPaste(0.3, background=(0, 255)),
 ]  # fmt: skip
 
 

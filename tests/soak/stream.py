@@ -33,6 +33,7 @@ CHAINS = {
     "colour": lambda: [T.ColorJitter(0.2, 0.2, 0.2), T.Maybe(0.3, T.Invert())],
     "authored": lambda: [T.ToFloat(), brightness(amount=0.3)],
     "mix": lambda: [T.ToFloat(), T.MixUp(0.4)],
+    "mosaic": lambda: [T.RandomFlip(), T.Mosaic(), T.RandomFlip()],
 }
 
 

@@ -1,6 +1,7 @@
 """The ops of one field run in their order, whatever kind they are of; Python functions and mixing have their place."""
 
 import functools
+import math
 import warnings
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as its users call it
-from loaderx.compiler.chain import partners_of
+from loaderx.compiler.chain import partners_of, steps_to_partners
 
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 6, 7, 3), np.uint8)
@@ -231,15 +232,33 @@ def test_a_python_function_behind_mixing_sees_mixed_samples():
 
 def test_partners_are_one_step_around_the_batch_for_any_key_and_never_oneself():
     for key in np.random.default_rng(0).integers(0, 1 << 64, 200, np.uint64):
-        partners = partners_of(0, 7, 7, key, 21)
+        (partners,) = partners_of(0, 7, 7, key, 21)
         assert sorted(partners) == list(range(7))
         steps = (partners - np.arange(7)) % 7
         assert len(set(steps)) == 1
         assert steps[0] != 0
         parts = [partners_of(0, 3, 7, key, 21), partners_of(3, 4, 7, key, 21)]
-        np.testing.assert_array_equal(np.concatenate(parts), partners)
-    several = {tuple(partners_of(0, 7, 7, np.uint64(5), batch)) for batch in range(100)}
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1)[0], partners)
+    several = {tuple(partners_of(0, 7, 7, np.uint64(5), batch)[0]) for batch in range(100)}
     assert len(several) == 6
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
+def test_several_partners_are_different_ones_while_there_are_others(size):
+    seen = set()
+    for batch in range(1500):
+        steps = steps_to_partners(size, np.uint64(5), batch, 3)
+        # The first one is that of ops with one partner.
+        assert steps[:1] == steps_to_partners(size, np.uint64(5), batch, 1)
+        others = [step for step in steps if step]
+        assert len(set(others)) == len(others) == min(3, size - 1)
+        assert steps == (*others, *[0] * (3 - len(others)))
+        partners = partners_of(0, size, size, np.uint64(5), batch, number=3)
+        expected = (np.arange(size) + np.array(steps)[:, None]) % size
+        np.testing.assert_array_equal(partners, expected)
+        seen.add(steps)
+    # Every order of every choice.
+    assert len(seen) == math.perm(size - 1, min(3, size - 1))
 
 
 def test_a_batch_of_one_sample_is_mixed_with_itself():

@@ -21,7 +21,7 @@ SECTIONS = {
     "Values and labels": ("values", "labels", "channels"),
     "Combinators and policies": ("combinators", "rounds", "policies", "image", "amounts"),
     "Views of one sample": ("views", "corners"),
-    "Samples of a batch": ("mix",),
+    "Samples of a batch": ("mix", "mosaic", "copy_paste"),
     "Signals": (
         "signals",
         "resampling",

@@ -29,6 +29,6 @@ def test_the_catalogue_is_complete():
         Boxes BoxSafeCrop RandomIoUCrop SanitizeBoxes ZoomOut
         GridDistortion OpticalDistortion FiveCrop TenCrop ScaleJitter Fog Rain Shadow
         BackgroundNoise ImpulseResponse PitchShift TimeStretch LowPass HighPass BandPass PeakNormalize LoudnessNormalize
-        ClippingDistortion LogMel TimeWarp
+        ClippingDistortion LogMel TimeWarp Mosaic CopyPaste
     """
     assert set(exported()) == set(wanted.split())

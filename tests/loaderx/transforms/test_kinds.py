@@ -143,6 +143,17 @@ def test_a_field_alone_has_no_kind():
     np.testing.assert_allclose(batch["depth"], (DEPTH - 2) / 4, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("op", [*MOVING, *COLOURS[:2], *VALUE_OPS], ids=lambda op: op.name)
+def test_masks_that_number_boxes_are_labels(op):
+    plain = batch_of({"image": PHOTO, "mask": MASK}, [op])["mask"]
+    given = batch_of({"image": PHOTO, "mask": MASK}, [op], kinds={"mask": "instances"})["mask"]
+    # Other names have other draws, so the mask alone is renamed by what is after its last word.
+    named = batch_of({"image": PHOTO, "instance_1": MASK}, [op])["instance_1"]
+    np.testing.assert_array_equal(given, plain)
+    assert named.shape == plain.shape
+    assert classes(named) <= {0, 9}
+
+
 # --- values -----------------------------------------------------------------------------------
 
 
