@@ -366,7 +366,11 @@ class ChainsBuilder:
     ) -> Objects | None:
         """Return the mask that tells the objects of an entry apart; refuse an op without the one that it needs."""
         masks = [(name, chain) for name, chain, kind in fields if kind == LABELS]
-        counted = [each for each in masks if counts_boxes(each[1].origin, self._given)]
+        counted = [
+            (name, chain)
+            for name, chain in masks
+            if counts_boxes(chain.origin, chain.output, self._given)
+        ]
         boxes = next((chain for _, chain, kind in fields if kind == BOXES), None)
         rows = None
         if counted:

@@ -181,9 +181,9 @@ def _without_image(told: Sequence[Kind | None], specs: Sequence[Spec]) -> FieldK
     return FieldKinds(tuple(possible), lead, False)
 
 
-def counts_boxes(name: str, given: Mapping[str, Kind]) -> bool:
+def counts_boxes(name: str, spec: Spec, given: Mapping[str, Kind]) -> bool:
     """Whether the labels of a field are numbers of boxes."""
-    return given.get(name, _known(name)) == INSTANCES
+    return given.get(name, _known(name)) == INSTANCES and spec.dtype.kind in "iu"
 
 
 def _known(name: str) -> Kind | None:

@@ -498,6 +498,11 @@ REFUSED = {
             "entry has 5 rows."
         ),
     ),
+    "instances that cannot number boxes": (
+        lambda: fields("image", "boxes", instances=np.zeros((4, HEIGHT, WIDTH), np.bool_)),
+        T.CopyPaste(),
+        "CopyPaste must know which box is that of an object.",
+    ),
     "a length": (
         lambda: fields("image", "seg", length=np.arange(4)),
         T.CopyPaste(),
