@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from loaderx.sources import AddressableSource
 from loaderx.sources.row_addresses import RowAddresses, addresses_of_rows
-from loaderx.sources.source import store
+from loaderx.sources.source import narrow_into
 from loaderx.stream import ranges
 from loaderx.stream.ranges import Ranges
 from loaderx.stream.remainder import Span
@@ -167,7 +167,7 @@ class BatchInProgress:
             masks=beside,
         )
         if target is not out:
-            store(target, self.rows[own], out)
+            narrow_into(target, self.rows[own], out)
 
     def _block(self, number: int, start: int, stop: int) -> NDArray[Any] | None:
         """The memory of places of a field, which no part has of two blocks; None if they are not wanted."""

@@ -1,4 +1,4 @@
-"""Where rows come from: mapped files, arrays in memory, any Python object, and views of these."""
+"""Data sources: mapped files, arrays in memory, any Python object, and views of these."""
 
 from .adapter import as_rows as as_rows
 from .adapter import as_source as as_source

@@ -1,4 +1,4 @@
-"""What a user passes -> a source."""
+"""Convert what a user passes to a source."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ from .source import FieldsSource, Source
 
 
 class RangeRows:
-    """A range as rows, by arithmetic: also a range of a billion costs nothing."""
+    """Rows of a range, computed: a range of a billion needs no memory."""
 
     def __init__(self, numbers: range) -> None:
         self._numbers = numbers
@@ -30,12 +30,12 @@ class RangeRows:
 
 
 def as_source(data: Any) -> Source:
-    """A source as it is, an array, a range, a list, or any object with `__len__` and `__getitem__`."""
+    """Return the source for a source, an array, a range, a list, or any object with `__len__` and `__getitem__`."""
     if isinstance(data, Source):
         return data.unwrapped
     if isinstance(data, Mapping):
         raise ArgumentError(
-            f"a dict (of {list(data)}) stands where one source is expected; pass its fields one by one."
+            f"one source is expected, got a dict (of {list(data)}); pass its fields one by one."
         )
     if isinstance(data, str | os.PathLike):
         raise TypeError(
@@ -51,7 +51,7 @@ def as_source(data: Any) -> Source:
     if frame is not None:
         return frame
     if hasattr(data, "__len__") and (hasattr(data, "__getitem__") or hasattr(data, "__getitems__")):
-        # jax.Array and others that are arrays in all but type: their memory is read in place where it can be.
+        # jax.Array and other array types: their memory is read in place where possible.
         if hasattr(data, "__array__"):
             _check_nulls(data, f"the source of type {type(data).__name__}")
             return NPDataset(plain_array(data, f"the source of type {type(data).__name__}"))
@@ -63,7 +63,7 @@ def as_source(data: Any) -> Source:
 
 
 def as_rows(data: Any) -> Source:
-    """A source as above, or one of a dict of fields, some of which may bring others with them."""
+    """Return the source for whatever `as_source` accepts, or for a dict of such fields."""
     if not isinstance(data, Mapping):
         return as_source(data)
     for name, value in data.items():
@@ -80,14 +80,14 @@ def as_rows(data: Any) -> Source:
         twice = sorted(own.keys() & (fields.keys() | data.keys() - {name}))
         if twice:
             raise ArgumentError(
-                f"field {name!r} brings a field {twice[0]!r} with it, and there is one already."
+                f"field {name!r} brings a field {twice[0]!r} with it, which exists already; rename one of them."
             )
         fields.update(own)
     return FieldsSource(fields)
 
 
 def _frame(data: Any) -> Source | None:
-    """The columns of a table as fields, where as an array they would all become one matrix of one dtype."""
+    """Return the columns of a table as fields: converted to an array they would become one matrix of one dtype."""
     package, kind = type(data).__module__.partition(".")[0], type(data).__name__
     polars, pandas = sys.modules.get("polars"), sys.modules.get("pandas")
     if polars is not None and isinstance(data, polars.DataFrame | polars.LazyFrame):
@@ -115,11 +115,11 @@ def _frame(data: Any) -> Source | None:
 
 
 def _check_nulls(column: Any, where: str) -> None:
-    """Refuse nulls that are no values of a dtype: as an array, a column of integers would become one of floats."""
-    nulls = getattr(column, "null_count", 0)  # of pyarrow, and as a method of polars
+    """Refuse nulls that the dtype cannot hold: a column of integers would become one of floats."""
+    nulls = getattr(column, "null_count", 0)  # an attribute in pyarrow, a method in polars
     nulls = nulls() if callable(nulls) else nulls
     if not isinstance(getattr(column, "dtype", None), np.dtype) and hasattr(column, "isna"):
-        nulls = int(np.sum(column.isna()))  # of pandas, which marks them in some dtypes of its own
+        nulls = int(np.sum(column.isna()))  # pandas marks nulls in its own dtypes
     if nulls:
         raise ArgumentError(f"{where} has {nulls} nulls. Fill them or drop their rows first.")
 
@@ -127,7 +127,7 @@ def _check_nulls(column: Any, where: str) -> None:
 def _pandas_columns(frame: Any) -> Source:
     if len({str(name) for name in frame.columns}) != max(frame.shape[1], 1):
         raise ArgumentError(
-            f"a DataFrame is read as a dict of its columns, which need different names, not {list(frame.columns)}."
+            f"a DataFrame is read as a dict of its columns, whose names must differ, got {list(frame.columns)}."
         )
     for name in frame.columns:
         _check_nulls(frame[name], f"column {name!r} of the DataFrame")

@@ -14,12 +14,12 @@ from loaderx.kernels.row_layout import RowLayout, row_layout
 from loaderx.spec import Spec, check_dtype, plain_array
 
 from .npy import MappedFile
-from .parts import ArrayPart, ColumnPart, Part, Table
+from .parts import ArrayPart, ColumnArrays, ColumnPart, Part
 from .row_addresses import RowAddresses
 from .source import AddressableSource, Rows
 
 Path = str | os.PathLike[str]
-# Asking all of so few files for their size takes less time than finding out which of them a batch needs.
+# Checking the sizes of this many files is faster than finding out which of them a batch needs.
 FEW_FILES = 16
 
 
@@ -56,14 +56,14 @@ class NPDataset(AddressableSource):
         for layout, name in zip(layouts, names, strict=True):
             if not layout.same_as(layouts[0]):
                 raise ArgumentError(
-                    f"{names[0]} and {name} lie differently in memory (C and Fortran order, or byte "
-                    "order). Open them as two data sets and add these."
+                    f"{names[0]} and {name} have different memory layouts (C and Fortran order, or byte "
+                    "order). Open them as two data sets and concatenate these."
                 )
         self._hold(parts, layouts[0])
 
     def _hold(self, parts: Sequence[Part], layout: RowLayout) -> None:
         self._parts = tuple(parts)
-        # Their memory must stay while addresses point into it.
+        # A reference: the memory must live as long as addresses point into it.
         self._arrays = arrays = tuple(part.array for part in parts)
         self._layout = layout
         first = arrays[0]
@@ -74,14 +74,14 @@ class NPDataset(AddressableSource):
 
     @classmethod
     def joined(cls, sources: Sequence["NPDataset"]) -> "NPDataset":
-        """The rows of several data sets with the same layout, one after the other."""
+        """Return the rows of several data sets with the same layout, one after the other."""
         joined = cls.__new__(cls)
         joined._hold([part for source in sources for part in source._parts], sources[0]._layout)
         return joined
 
     @classmethod
-    def of_column(cls, table: Table, name: str) -> "NPDataset":
-        """The rows of a column of a table."""
+    def of_column(cls, table: ColumnArrays, name: str) -> "NPDataset":
+        """Return the rows of a column of a table."""
         column = cls.__new__(cls)
         _, starts = table.arrays(name)
         parts = [ColumnPart(table, name, *ends) for ends in itertools.pairwise(starts)]
@@ -91,13 +91,13 @@ class NPDataset(AddressableSource):
     def _hold_any(self, parts: Sequence[Part]) -> None:
         layouts = [row_layout(part.array) for part in parts]
         if not all(layout.same_as(layouts[0]) for layout in layouts):
-            # Arrays that lie differently, some perhaps with gaps, which they lose when they are pickled.
+            # The layouts differ. Gaps between rows are lost by pickling, for example.
             plain = [np.require(part.array, requirements=["C", "A"]) for part in parts]
             parts = [ArrayPart(array) for array in plain]
         self._hold(parts, row_layout(parts[0].array))
 
     def __getstate__(self) -> dict[str, Any]:
-        # No addresses, and nothing that lies there: both follow from the parts.
+        # No addresses and no memory: both follow from the parts.
         held = ("_arrays", "_layout", "_spec", "_starts", "_bases", "_strides")
         return {name: value for name, value in self.__dict__.items() if name not in held}
 
@@ -118,12 +118,12 @@ class NPDataset(AddressableSource):
 
     @property
     def array(self) -> NDArray[Any] | None:
-        """All rows as one array, where they are one array or one file."""
+        """Array of all rows, or None if they are in several arrays."""
         return self._arrays[0] if len(self._arrays) == 1 else None
 
     @property
     def single(self) -> tuple[int, int] | None:
-        """The address of row 0 and the bytes from row to row, where all rows are C-contiguous in one array."""
+        """Address of row 0 and stride in bytes, or None unless all rows are C-contiguous in one array."""
         if len(self._arrays) > 1 or self._layout.offsets is not None:
             return None
         return int(self._bases[0]), int(self._strides[0])
@@ -134,7 +134,7 @@ class NPDataset(AddressableSource):
             part.check()
 
     def locate(self, rows: Rows) -> RowAddresses:
-        # Every way to the rows leads through here: batches, brackets and views.
+        # All reads of rows pass through here: batches, indexing and views.
         touched: Iterable[int] = range(len(self._parts))
         if len(self._parts) > FEW_FILES:
             touched = np.unique(np.searchsorted(self._starts, rows, side="right") - 1)

@@ -1,4 +1,4 @@
-"""`CIFAR10`: the batches in their original files, binary or pickled, as images in memory."""
+"""`CIFAR10`: images of the original files, binary or pickled, in memory."""
 
 import os
 import pickle
@@ -14,7 +14,7 @@ from loaderx.errors import DataError
 
 from .array import NPDataset
 from .download import download as download_file
-from .parts import Table
+from .parts import ColumnArrays
 from .records.replacing import replacing
 from .source import FieldsSource
 
@@ -33,12 +33,12 @@ Batch = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
 class CIFAR10(FieldsSource):
-    """The CIFAR-10 images from their original files: {"image": uint8[32, 32, 3], "label": uint8[]}.
+    """CIFAR-10 images from their original files: {"image": uint8[32, 32, 3], "label": uint8[]}.
 
-    folder    holds data_batch_1.bin to data_batch_5.bin and test_batch.bin (the binary version), or the same without
-              .bin (the Python version), or the folder with these that the archive contains
+    folder    holds data_batch_1.bin to data_batch_5.bin and test_batch.bin (the binary version), or these without
+                        .bin (the Python version), or the folder with them that the archive contains
     train     the 50,000 images to train with, or the 10,000 to test with
-    download  fetch the binary version into the folder if neither is there, and compare its checksum
+    download  download the binary version into the folder if neither is there, and compare its checksum
 
     The files hold one plane per colour; the images have colours last, and are held in memory (150 MB).
     """
@@ -54,8 +54,8 @@ class CIFAR10(FieldsSource):
         super().__init__({name: NPDataset.of_column(batches, name) for name in ("image", "label")})
 
 
-class Batches(Table):
-    """The images and labels of several files, read anew where it is unpickled."""
+class Batches(ColumnArrays):
+    """Images and labels of several files. Unpickling reads the files again."""
 
     def __init__(self, paths: list[Path]) -> None:
         super().__init__()
@@ -79,18 +79,18 @@ class Batches(Table):
 
 
 def read_binary(path: Path) -> Batch:
-    """Images and labels of a binary batch: for each image its label in one byte, then 3072 bytes."""
+    """Return images and labels of a binary batch: per image its label in one byte, then 3072 bytes."""
     data = np.fromfile(path, np.uint8)
     if data.size == 0 or data.size % (1 + IMAGE_BYTES):
         raise DataError(
-            f"{path} has {data.size} bytes, which are not a whole number of images of {1 + IMAGE_BYTES} bytes."
+            f"{path} has {data.size} bytes, which is not a whole number of images of {1 + IMAGE_BYTES} bytes."
         )
     rows = data.reshape(-1, 1 + IMAGE_BYTES)
     return rows[:, 1:], _checked_labels(rows[:, 0], path)
 
 
 def read_pickled(path: Path) -> Batch:
-    """Images and labels of a batch of the Python version, unpickled without running anything of the file's choice."""
+    """Return images and labels of a batch of the Python version, unpickled without running code from the file."""
     with path.open("rb") as file:
         try:
             batch = BatchUnpickler(file, encoding="bytes").load()
@@ -113,7 +113,7 @@ def read_pickled(path: Path) -> Batch:
 
 
 class PickledArray:
-    """What a pickle says about an array; NumPy itself is not asked to rebuild it."""
+    """State of an array in a pickle, kept as data: NumPy does not rebuild the array."""
 
     state: Any = None
 
@@ -123,7 +123,7 @@ class PickledArray:
         self.state = state
 
     def images(self, path: Path) -> NDArray[np.uint8]:
-        """The array, which must be one of images."""
+        """Return the array, which must be one of images."""
         try:
             _, shape, dtype, fortran, data = self.state
             rows, size = shape
@@ -138,24 +138,24 @@ class PickledArray:
 
 
 class PickledDtype:
-    """What a pickle says about a dtype."""
+    """State of a dtype in a pickle, kept as data."""
 
     def __init__(self, name: Any = None, *_arguments: Any) -> None:
         self.name = name
 
     def __setstate__(self, state: Any) -> None:
-        """Byte order and alignment, which single bytes do not have."""
+        """Ignore byte order and alignment, which single bytes do not have."""
 
 
 def _latin1(text: str, encoding: str) -> bytes:
-    """How Python 3 writes `bytes` for Python 2."""
+    """Return `bytes` from the text as which Python 3 pickles them for Python 2."""
     if encoding not in ("latin1", b"latin1"):
         raise DataError(f"a batch of CIFAR-10 does not use the encoding {encoding!r}.")
     return text.encode("latin1")
 
 
 class BatchUnpickler(pickle.Unpickler):
-    """Unpickles numbers, text, lists, dicts and arrays of bytes, and refuses all else."""
+    """Unpickler of numbers, text, lists, dicts and arrays of bytes. It refuses everything else."""
 
     ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {
         ("numpy.core.multiarray", "_reconstruct"): PickledArray,
@@ -179,7 +179,7 @@ def _checked_labels(labels: NDArray[Any], path: Path) -> NDArray[np.uint8]:
     outside = np.flatnonzero((labels < 0) | (labels > 9))
     if outside.size:
         raise DataError(
-            f"image {outside[0]} of {path} has the label {labels[outside[0]]}; those of CIFAR-10 go from 0 to 9."
+            f"image {outside[0]} of {path} has the label {labels[outside[0]]}; labels of CIFAR-10 are from 0 to 9."
         )
     return labels.astype(np.uint8)
 
@@ -197,7 +197,7 @@ def _find(folder: Path, names: tuple[str, ...], download: bool) -> list[Path]:
     for paths in candidates:
         if all(path.is_file() for path in paths):
             return paths
-    # Better a clear error about the one that is missing than another version of the data.
+    # A clear error about a missing file is better than another version of the data.
     for paths in candidates:
         if any(path.is_file() for path in paths) and not download:
             missing = ", ".join(path.name for path in paths if not path.is_file())
@@ -205,7 +205,7 @@ def _find(folder: Path, names: tuple[str, ...], download: bool) -> list[Path]:
     if not download:
         raise FileNotFoundError(
             f"no CIFAR-10 in {folder}: looked for {binary[0]} and {names[0]} there, in {BINARY_FOLDER} and in "
-            f"{PICKLED_FOLDER}. With download=True it is fetched."
+            f"{PICKLED_FOLDER}. Pass download=True to download it."
         )
     archive = folder / ARCHIVE
     download_file(MIRROR + ARCHIVE, archive, SHA256)
@@ -215,7 +215,7 @@ def _find(folder: Path, names: tuple[str, ...], download: bool) -> list[Path]:
 
 
 def _extract(archive: Path, folder: Path) -> None:
-    """The six batches, and nothing else that an archive can contain."""
+    """Extract the six batches, and nothing else that the archive contains."""
     folder.mkdir(exist_ok=True)
     with tarfile.open(archive) as members:
         for name in (*TRAIN, *TEST):

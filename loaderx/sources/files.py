@@ -1,4 +1,4 @@
-"""Opening the files that rows are read from, in any order and again and again."""
+"""Opening of files that are read in random order and repeatedly."""
 
 import os
 import stat
@@ -17,14 +17,14 @@ KINDS = {
 
 
 def open_file(path: str | os.PathLike[str], what: str) -> BinaryIO:
-    """Open a regular file, which is to be `what`; refuse everything else that a path can name."""
+    """Open a regular file, expected to be `what`; refuse folders, pipes, sockets and devices."""
     kind = stat.S_IFMT(Path(path).stat().st_mode)
     if kind != stat.S_IFREG:
-        advice = "" if kind == stat.S_IFDIR else " Copy what it delivers to a file first."
+        advice = "" if kind == stat.S_IFDIR else " Copy its content to a file first."
         raise DataError(f"{path} is {KINDS.get(kind, 'not a regular file')}, not {what}.{advice}")
-    # Without waiting: a pipe that took its place meanwhile would block until somebody writes to it.
-    return open(path, "rb", opener=_at_once)
+    # Non-blocking: a pipe that took the place of the file would block until somebody writes to it.
+    return open(path, "rb", opener=_open_nonblocking)
 
 
-def _at_once(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)

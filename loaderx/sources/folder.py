@@ -8,7 +8,7 @@ from .source import FieldsSource
 
 
 class Dataset(FieldsSource):
-    """The files `data` and `label` of a folder, as the fields of the same names."""
+    """Files `data` and `label` of a folder, as the fields of the same names."""
 
     def __init__(self, folder: str | os.PathLike[str], data: str, label: str) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""`HFDataset`: a Hugging Face data set, its columns of numbers read in place from their Arrow memory."""
+"""`HFDataset`: a Hugging Face data set whose columns of numbers are read in place from Arrow memory."""
 
 import math
 import os
@@ -13,22 +13,21 @@ from loaderx.errors import ArgumentError, DataError
 from .array import NPDataset
 from .extras import require
 from .object import ObjectSource
-from .parts import Table
+from .parts import ColumnArrays
 from .source import FieldsSource, Source
-from .subsets import Table as Listed
-from .subsets import view
+from .subsets import RowList, view
 
 
 class HFDataset(FieldsSource):
-    """The columns of a Hugging Face data set, as the fields of the same names.
+    """Columns of a Hugging Face data set, as fields of the same names.
 
     dataset  a `datasets.Dataset`, or the folder that its `save_to_disk` wrote
-    columns  the names of those to read; None is all
+    columns  names of the columns to read; None is all
 
-    Numbers, and lists and arrays of numbers that are of one shape in all rows, are read where they lie in memory or in
-    the mapped files, without Python code per row. Lists of no declared length count as well: whether they are all
-    alike is found out here, once. Images and other features that must be decoded go row by row through `datasets`.
-    A selection, a shuffle or a filter of the data set is respected. There may be no nulls, and no text.
+    Numbers, and lists and arrays of numbers with one shape in all rows, are read in place from memory or from the
+    mapped files, without Python code per row. Lists of no declared length are read in place, too, if all have the same
+    length, which is checked once here. Images and other features that need decoding are read row by row through
+    `datasets`. A selection, a shuffle or a filter of the data set is respected. Nulls and text are not supported.
     """
 
     def __init__(self, dataset: Any, columns: Sequence[str] | None = None) -> None:
@@ -36,7 +35,7 @@ class HFDataset(FieldsSource):
         saved = isinstance(dataset, str | os.PathLike)
         if isinstance(dataset, str | os.PathLike):
             path = os.fspath(dataset)
-            # `datasets` pickles the paths of files as it was given them. This may also be an address.
+            # `datasets` pickles the paths of files as given. This may also be a URL.
             path = os.path.abspath(path) if os.path.exists(path) else path  # noqa: PTH100, PTH110
             dataset = datasets.load_from_disk(path)
             if isinstance(dataset, datasets.DatasetDict):
@@ -55,20 +54,20 @@ class HFDataset(FieldsSource):
             )
         if dataset.format["type"] == "custom":
             raise ArgumentError(
-                "`dataset` has a transform of its own (`set_transform`), which runs per row: pass the data set itself "
+                "`dataset` has its own transform (`set_transform`), which runs per row: pass the data set itself "
                 "to the loader, or call `dataset.reset_format()`."
             )
         names = _chosen(columns, dataset)
         if len(dataset) == 0:
             raise DataError("`dataset` has no rows.")
         rows = _chosen_rows(dataset)
-        columns_of = Columns(dataset)
+        columns_of = ArrowColumns(dataset)
         fields: dict[str, Source] = {}
         for name in names:
-            # None are found if its values must be decoded.
+            # The list is empty if the values need decoding.
             if columns_of.arrays(name)[0]:
                 source = NPDataset.of_column(columns_of, name)
-                fields[name] = source if rows is None else view(source, Listed(rows))
+                fields[name] = source if rows is None else view(source, RowList(rows))
                 continue
             if saved:
                 for chunk in dataset.data.column(name).chunks:
@@ -77,25 +76,25 @@ class HFDataset(FieldsSource):
         super().__init__(fields)
 
 
-class Columns(Table):
-    """The columns of a data set, which `datasets` pickles by the paths of its files where it has some."""
+class ArrowColumns(ColumnArrays):
+    """Columns of a data set, which `datasets` pickles as the paths of its files if it has files."""
 
     def __init__(self, dataset: Any) -> None:
         super().__init__()
         self._dataset = dataset
 
     def read(self, name: str) -> list[NDArray[Any]]:
-        return _located(self._dataset.data.column(name), name)
+        return _arrays_in_place(self._dataset.data.column(name), name)
 
     def __repr__(self) -> str:
         return "the data set"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Columns, (self._dataset,)
+        return ArrowColumns, (self._dataset,)
 
 
 class DecodedColumn:
-    """A column whose values `datasets` must decode."""
+    """Column whose values `datasets` decodes."""
 
     def __init__(self, dataset: Any, name: str) -> None:
         self._rows = dataset.select_columns([name]).with_format("numpy")
@@ -109,8 +108,8 @@ class DecodedColumn:
         array = np.asarray(value)
         if value is None or array.dtype.kind not in "biufc":
             raise DataError(
-                f"row {row} of column {self._name!r} is {type(value).__name__}, not numbers. Turn it into numbers with "
-                "`dataset.map`, or leave it out by `columns`."
+                f"row {row} of column {self._name!r} is a {type(value).__name__}, not numbers. Turn it into numbers "
+                "with `dataset.map`, or leave it out by `columns`."
             )
         return array
 
@@ -129,13 +128,13 @@ def _chosen(columns: Sequence[str] | None, dataset: Any) -> list[str]:
 
 
 def _chosen_rows(dataset: Any) -> NDArray[np.int64] | None:
-    # What `select`, `shuffle` and `filter` leave behind has no public name; `flatten_indices` would copy the data.
+    # The indices of `select`, `shuffle` and `filter` have no public name; `flatten_indices` would copy the data.
     indices = dataset._indices
     return None if indices is None else indices.column(0).to_numpy().astype(np.int64)
 
 
 def _check_inside(values: Any, name: str) -> None:
-    """Refuse values that are the path of a file: a data set by somebody else would have any file of ours read."""
+    """Refuse values that are paths of files: a data set from someone else could have any file of ours read."""
     arrow = require("pyarrow", "huggingface", "HFDataset")
     if isinstance(values, arrow.ExtensionArray):
         values = values.storage
@@ -154,15 +153,15 @@ def _check_inside(values: Any, name: str) -> None:
             if outside.any():
                 path = inside["path"][int(np.flatnonzero(outside)[0])].as_py()
                 raise DataError(
-                    f"column {name!r} does not hold its values but the paths of files, such as {path!r}. If you trust "
+                    f"column {name!r} holds paths of files, such as {path!r}, and not their content. If you trust "
                     "them, load the data set yourself: HFDataset(datasets.load_from_disk(...))."
                 )
         for field in inside.values():
             _check_inside(field, name)
 
 
-def _located(column: Any, name: str) -> list[NDArray[Any]]:
-    """The rows of a column where they lie, or nothing if they need to be decoded."""
+def _arrays_in_place(column: Any, name: str) -> list[NDArray[Any]]:
+    """Return the rows of a column in place, or an empty list if they need decoding."""
     parts: list[NDArray[Any]] = []
     first = 0
     for chunk in column.chunks:
@@ -171,14 +170,14 @@ def _located(column: Any, name: str) -> list[NDArray[Any]]:
             if array is None:
                 return []
             if parts and array.shape[1:] != parts[0].shape[1:]:
-                raise _uneven(name, first, array.shape[1:], parts[0].shape[1:])
+                raise _uneven_lists(name, first, array.shape[1:], parts[0].shape[1:])
             parts.append(array)
             first += len(chunk)
     return parts
 
 
 def _array(chunk: Any, name: str, first: int) -> NDArray[Any] | None:
-    """A view of an Arrow array whose rows are numbers of one shape; it begins with row `first` of the column."""
+    """Return a view of an Arrow array whose rows are numbers of one shape; `first` is its first row in the column."""
     arrow = require("pyarrow", "huggingface", "HFDataset")
     types = arrow.types
     rows = len(chunk)
@@ -212,19 +211,19 @@ def _array(chunk: Any, name: str, first: int) -> NDArray[Any] | None:
             other = np.flatnonzero(lengths != lengths[0])
             if len(other):
                 row = first + int(other[0]) // math.prod(shape)
-                raise _uneven(name, row, int(lengths[other[0]]), int(lengths[0]))
+                raise _uneven_lists(name, row, int(lengths[other[0]]), int(lengths[0]))
             shape.append(int(lengths[0]))
         if shape[-1] == 0:
             raise DataError(f"column {name!r} has lists of no elements.")
         chunk = chunk.flatten()
-    # Arrow keeps booleans as bits: those are unpacked.
+    # Arrow stores booleans as bits, which must be unpacked.
     flat = chunk.to_numpy(zero_copy_only=not types.is_boolean(kind))
     array: NDArray[Any] = flat.reshape(rows, *shape)
     return array
 
 
-def _uneven(name: str, row: int, given: Any, expected: Any) -> DataError:
+def _uneven_lists(name: str, row: int, given: Any, expected: Any) -> DataError:
     return DataError(
-        f"column {name!r} has lists of different lengths: {given} in row {row} of its table, {expected} before. Pad "
-        "them to one length with `dataset.map`, or leave the column out by `columns`."
+        f"column {name!r} has lists of different lengths: {given} in row {row} of its table, {expected} in earlier "
+        "rows. Pad them to one length with `dataset.map`, or leave the column out by `columns`."
     )

@@ -26,14 +26,14 @@ MODES = ("RGB", "L", "RGBA")
 class ImageFolder(FieldsSource):
     """Images of a folder with a sub-folder per class: {"image": uint8[height, width, 3], "label": int32[]}.
 
-    folder  its sub-folders, sorted by name, are the classes 0, 1, ...; the images of each are those of all folders
-            below it, sorted by path
+    folder  its sub-folders, sorted by name, are the classes 0, 1, ...; the images of a class are those of all folders
+                    below its sub-folder, sorted by path
     size    None: all images must be of one size. A number or (height, width): every image is scaled until it just
-            covers that size, and what stands out is cut off at both sides alike
+                    covers that size, and cropped to its centre
     mode    "RGB"; "L" for grey images, which are uint8[height, width]; "RGBA"
 
-    Files are known by their suffix; others, and all whose name begins with a dot, are left out. Images stand upright
-    as their EXIF data says. JPEG files much larger than `size` are decoded at a fraction of their resolution.
+    Only files with a known suffix are read, and none whose name begins with a dot. Images are rotated as their EXIF
+    data says. JPEG files much larger than `size` are decoded at a fraction of their resolution.
     """
 
     def __init__(
@@ -43,12 +43,14 @@ class ImageFolder(FieldsSource):
         *,
         mode: Literal["RGB", "L", "RGBA"] = "RGB",
     ) -> None:
-        root = Path(folder).absolute()  # Also when the current folder is another one by then.
+        root = Path(folder).absolute()  # The current folder may change later.
         if mode not in MODES:
             raise ArgumentError(f"`mode` (={mode!r}) must be one of {', '.join(map(repr, MODES))}.")
         names = sorted(_visible(entry.name for entry in root.iterdir() if entry.is_dir()))
         if not names:
-            raise DataError(f"{root} has no sub-folders; images lie in one for each class.")
+            raise DataError(
+                f"{root} has no sub-folders; put the images of each class into a sub-folder."
+            )
         found = [_images_below(root / name) for name in names]
         empty = [name for name, paths in zip(names, found, strict=True) if not paths]
         if empty:
@@ -64,7 +66,7 @@ class ImageFolder(FieldsSource):
 
 
 class ImageFiles:
-    """The images of a list of files, as arrays."""
+    """Images of a list of files, as arrays."""
 
     def __init__(self, paths: Sequence[Path], size: tuple[int, int] | None, mode: str) -> None:
         self._paths = paths
@@ -94,7 +96,7 @@ class ImageFiles:
         if pixels.shape[:2] != self._shape:
             raise DataError(
                 f"{path} is {pixels.shape[0]} pixels high and {pixels.shape[1]} wide, {self._paths[0]} is "
-                f"{self._shape[0]} high and {self._shape[1]} wide. Give a `size` to which all images are brought."
+                f"{self._shape[0]} high and {self._shape[1]} wide. Give a `size` to which all images are resized."
             )
         return pixels
 
@@ -104,19 +106,19 @@ class ImageFiles:
                 return self._pixels(image)
         except (FileNotFoundError, DataError):
             raise
-        except Exception as error:  # Pillow raises nearly anything on damaged files.
+        except Exception as error:  # Pillow raises almost any exception on damaged files.
             raise DataError(f"{path} cannot be read as an image: {error}") from error
 
     def _pixels(self, image: Any) -> NDArray[np.uint8]:
         if image.mode[0] in "IF":
-            # Pillow would cut all values above 255 off, and say nothing.
+            # Pillow would clip all values above 255 without a warning.
             raise ValueError(
                 f"its pixels are of mode {image.mode!r}, which does not fit into 8 bits"
             )
         if self._size is not None:
-            side = max(self._size)  # Of both, as it may be turned below.
+            side = max(self._size)  # The longer side, because EXIF data may swap both below.
             image.draft(None, (side, side))
-        # A quarter of the time goes into copies if it is not in place, and if what is RGB is converted to RGB.
+        # Copies take a quarter of the time unless this is in place and RGB images are not converted again.
         self._operations.exif_transpose(image, in_place=True)
         upright = image if image.mode == self._mode else image.convert(self._mode)
         if self._size is not None:
@@ -147,7 +149,7 @@ def _images_below(folder: Path) -> list[Path]:
     for place, folders, files in os.walk(folder, onerror=_raise, followlinks=True):
         status = Path(place).stat()
         if (status.st_dev, status.st_ino) in seen:
-            raise DataError(f"{place} is in {folder} twice: a link leads to it.")
+            raise DataError(f"{place} is in {folder} twice: a link points to it. Remove the link.")
         seen.add((status.st_dev, status.st_ino))
         folders[:] = _visible(folders)
         found += (

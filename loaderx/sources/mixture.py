@@ -1,4 +1,4 @@
-"""`Mixture`: several data sets as one, each with its share of every stretch of the stream."""
+"""`Mixture`: several data sets as one, each with a fixed share of the stream."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ from .subsets import concatenate
 class Mixture(Source):
     """Rows of several data sets in given proportions: `Mixture({"web": (fields, 0.7), "books": (fields, 0.3)})`.
 
-    A data set is a source, or a dict of sources; all have rows alike. In a DataLoader each is shuffled on its own and
-    begins again when it is at its end, whatever the others are at. Among any successive samples each has its share,
-    exactly but for three samples. An epoch of the loader is as many samples as the data sets have rows together.
+    A data set is a source, or a dict of sources; the rows of all have one spec. In a DataLoader each data set is
+    shuffled on its own and begins again at its own end. In any range of successive samples each has its share, to
+    within three samples. An epoch of the loader has as many samples as the data sets have rows together.
     """
 
     def __init__(self, parts: Any) -> None:
@@ -43,14 +43,14 @@ class Mixture(Source):
                 raise ArgumentError(
                     f"`parts[{name!r}]` has the weight {weight!r}; it must be a finite number above 0."
                 )
-            # 0.7 means seven tenths, and not the number with 53 bits next to it.
+            # 0.7 means seven tenths, not the nearest number with 53 bits.
             weights.append(weight if isinstance(weight, Fraction) else Fraction(str(weight)))
             sources.append(_as_source(data))
         self.shares = [weight / sum(weights) for weight in weights]
         for name, share in zip(self.names, self.shares, strict=True):
             if share * LARGEST_DENOMINATOR < 1:
                 raise ArgumentError(
-                    f"`parts[{name!r}]` has {float(share):.2g} of the weights; it must have at least 2**-31."
+                    f"`parts[{name!r}]` has {float(share):.2g} of all weights; it must have at least 2**-31."
                 )
         self.lengths = [len(source) for source in sources]
         self._rows = concatenate(sources)

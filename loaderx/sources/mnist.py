@@ -1,4 +1,4 @@
-"""`MNIST` and `IDXDataset`: idx files, mapped where they are not compressed."""
+"""`MNIST` and `IDXDataset`: idx files, mapped if they are not compressed."""
 
 import gzip
 import math
@@ -29,27 +29,27 @@ SHA256 = {
     "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
-# Where the files may lie in the folder; the last two are those of torchvision.
-PLACES = ("", "raw", "MNIST/raw")
+# Sub-folders in which the files may be; torchvision uses the last two.
+SUBFOLDERS = ("", "raw", "MNIST/raw")
 
-# The third byte of an idx file, and what its numbers are then.
+# Dtype of the numbers by the third byte of an idx file.
 DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP = b"\x1f\x8b"
-# What deflate makes of zeros, which it packs best: 258 bytes for two bits.
+# The best ratio of deflate, reached on zeros: 258 bytes in two bits.
 GZIP_RATIO = 1032
-# Of a compressed file, which is decompressed in memory: twice as many as EMNIST has.
-MOST_BYTES = 1 << 30
-# NumPy has at least so many; a header that promises more is none.
-AXES = 32
+# Limit for a compressed file, which is decompressed in memory: twice as many bytes as EMNIST has.
+MAX_UNPACKED_BYTES = 1 << 30
+# NumPy supports at least this many axes; a header with more is damaged.
+MAX_AXES = 32
 
 
 class MNIST(FieldsSource):
-    """The MNIST digits from their idx files: {"image": uint8[28, 28], "label": uint8[]}.
+    """MNIST digits from their idx files: {"image": uint8[28, 28], "label": uint8[]}.
 
-    folder    holds train-images-idx3-ubyte, train-labels-idx1-ubyte and the same with t10k, each as it is or with .gz;
-              files as they are are mapped, compressed ones are held in memory (47 MB)
+    folder    holds train-images-idx3-ubyte, train-labels-idx1-ubyte and the t10k files, plain or with .gz;
+                        plain files are mapped, compressed ones are held in memory (47 MB)
     train     the 60,000 images to train with, or the 10,000 to test with
-    download  fetch files that are missing into the folder, and compare their checksums
+    download  download missing files into the folder, and compare their checksums
 
     Other data in files of these names, such as Fashion-MNIST, is read as well.
     """
@@ -75,7 +75,7 @@ class MNIST(FieldsSource):
 
 
 class IDXDataset(NPDataset):
-    """The rows of an idx file, mapped, or in memory if the file is compressed with gzip."""
+    """Rows of an idx file, mapped, or in memory if the file is compressed with gzip."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         file: Part = UnpackedFile(path) if _is_compressed(Path(path)) else IDXFile(path)
@@ -85,7 +85,7 @@ class IDXDataset(NPDataset):
 
 
 class IDXFile(MappedFile):
-    """An idx file, mapped read-only."""
+    """idx file, mapped read-only."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -100,16 +100,16 @@ class IDXFile(MappedFile):
 
 
 class UnpackedFile(Part):
-    """An idx file compressed with gzip, in memory."""
+    """idx file compressed with gzip, in memory."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.arguments = (Path(path).absolute(),)
         try:
             with open_file(path, "an idx file") as packed, gzip.open(packed) as file:
                 shape, dtype = _read_header(file, Path(path))
-                _check_promise(Path(path), shape, dtype)
+                _check_claimed_size(Path(path), shape, dtype)
                 self.array = np.empty(shape, dtype)
-                # So much and no more: a few bytes can be packed that take all memory.
+                # Read exactly that many bytes: a few compressed bytes can expand until they fill the memory.
                 size = _fill(file, self.array)
                 more = file.read(1)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -121,23 +121,23 @@ class UnpackedFile(Part):
             )
 
 
-def _check_promise(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse a header that promises more than gzip can have packed or memory should hold, before any is taken."""
+def _check_claimed_size(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuse a header that promises more than gzip can hold or memory should, before memory is allocated."""
     needed, packed = math.prod(shape) * dtype.itemsize, path.stat().st_size
     if needed > packed * GZIP_RATIO:
         raise DataError(
             f"{path} is truncated: its header promises {needed} bytes of data ({shape} of {dtype}), and its "
-            f"{packed} bytes cannot hold these."
+            f"{packed} bytes cannot hold that many. Get the file again."
         )
-    if needed > MOST_BYTES:
+    if needed > MAX_UNPACKED_BYTES:
         raise DataError(
-            f"{path} promises {needed} bytes, and up to {MOST_BYTES} are decompressed in memory: decompress it by "
-            "`gunzip`, and the file is mapped."
+            f"{path} promises {needed} bytes, and at most {MAX_UNPACKED_BYTES} are decompressed in memory: decompress "
+            "it with `gunzip`, then the file is mapped."
         )
 
 
 def _fill(file: gzip.GzipFile, array: np.ndarray[Any, Any]) -> int:
-    """Read into an array as many bytes as there are and as it has; how many these were."""
+    """Read bytes into an array until either ends; return their number."""
     memory, done = array.reshape(-1).view(np.uint8), 0
     while done < len(memory):
         count = file.readinto(memory[done : done + BLOCK].data)
@@ -150,9 +150,14 @@ def _fill(file: gzip.GzipFile, array: np.ndarray[Any, Any]) -> int:
 def _read_header(
     file: BinaryIO | gzip.GzipFile, path: Path
 ) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype; the file is then at the first byte of the data."""
+    """Return shape and dtype, and leave the file at the first byte of the data."""
     magic = file.read(4)
-    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in DTYPES or not 0 < magic[3] <= AXES:
+    if (
+        len(magic) < 4
+        or magic[:2] != b"\0\0"
+        or magic[2] not in DTYPES
+        or not 0 < magic[3] <= MAX_AXES
+    ):
         raise DataError(
             f"{path} is not an idx file: it begins with {magic.hex(' ') or 'nothing'}, where two zeros, one of "
             f"{' '.join(f'{code:02x}' for code in DTYPES)} and the number of axes are expected."
@@ -172,16 +177,16 @@ def _check_size(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], size: 
 
 
 def _is_compressed(path: Path) -> bool:
-    """By its first bytes: some tools decompress a file and leave it its name."""
+    """Tell by the first bytes: some tools decompress a file and keep its name."""
     with open_file(path, "an idx file") as file:
         return file.read(2) == GZIP
 
 
 def _find(folder: Path, name: str, download: bool) -> Path:
-    # Some archives have a dot where the original names have a hyphen.
+    # Some archives have a dot in place of the hyphen of the original names.
     names = [name, name.replace("-idx", ".idx")]
     names += [f"{name}.gz" for name in names]
-    for place in PLACES:
+    for place in SUBFOLDERS:
         for candidate in names:
             if (folder / place / candidate).is_file():
                 return folder / place / candidate
@@ -189,7 +194,7 @@ def _find(folder: Path, name: str, download: bool) -> Path:
     if not download:
         raise FileNotFoundError(
             f"no {name} in {folder}: looked for {', '.join(names)} there, in raw and in MNIST/raw. "
-            "With download=True it is fetched."
+            "Pass download=True to download it."
         )
     download_file(MIRROR + path.name, path, SHA256[path.name])
     return path

@@ -1,4 +1,4 @@
-"""Opening and checking a .npy file."""
+"""Opening and validation of a .npy file."""
 
 import math
 import mmap
@@ -17,15 +17,15 @@ from .parts import Part
 
 
 class MappedFile(Part):
-    """A .npy file, mapped read-only, and its size when it was opened.
+    """.npy file, mapped read-only, and its size when it was opened.
 
-    A mapping survives that the file is renamed, replaced or deleted. It does not survive that the file is truncated:
-    touching the missing part is a SIGBUS, which ends the process. So the size is looked at again before every read.
+    A mapping survives when the file is renamed, replaced or deleted. It does not survive when the file is truncated:
+    touching the missing part raises SIGBUS, which ends the process. So the size is checked before every read.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        # Absolute: where it is opened again, the current folder may be another one.
+        # Absolute: the current folder may be another one when the file is opened again.
         self.arguments = (self.path.absolute(),)
         with open_file(path, "a .npy file") as file:
             self._bytes = os.fstat(file.fileno()).st_size
@@ -33,7 +33,7 @@ class MappedFile(Part):
                 raise DataError(f"{path} is empty, not a .npy file.")
             shape, order, dtype = read_header(file, self.path)
             offset = file.tell()
-            # It keeps the file open, also when the path names another one by then.
+            # The mapping keeps the file open even if the path names another file later.
             self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         needed = offset + math.prod(shape) * dtype.itemsize
         if self._bytes < needed:
@@ -55,20 +55,20 @@ class MappedFile(Part):
 def read_header(
     file: BinaryIO, path: Path
 ) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:
-    """Shape, memory order and dtype; the file is then at the first byte of the data."""
+    """Return shape, memory order and dtype, and leave the file at the first byte of the data."""
     try:
         version = np.lib.format.read_magic(file)
         if version not in ((1, 0), (2, 0), (3, 0)):
             raise ValueError(f"version {version} of the format is unknown")
-        # The public readers stop at version 2.0, which differs from 3.0 only in the encoding of field names.
+        # The public readers stop at version 2.0. Version 3.0 differs only in the encoding of field names.
         first = version == (1, 0)
         reader = (
             np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
         )
         shape, fortran_order, dtype = reader(file)
         if any(isinstance(length, bool) or length < 0 for length in shape):
-            raise ValueError(f"shape {shape} is not one of an array")
-    # What NumPy's reader of damaged headers raises besides ValueError.
+            raise ValueError(f"{shape} is not a valid shape")
+    # NumPy's reader raises these on damaged headers, besides ValueError.
     except (ValueError, SyntaxError, tokenize.TokenError, RecursionError) as error:
         raise DataError(f"{path} is not a .npy file: {error}") from error
     check_dtype(dtype, str(path))

@@ -1,4 +1,4 @@
-"""Anything with `__len__` and `__getitem__` as a source, read under the GIL on worker threads."""
+"""Source of any object with `__len__` and `__getitem__`, read under the GIL on worker threads."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,15 +8,15 @@ import numpy as np
 from loaderx.errors import ArgumentError, DataError, annotate
 from loaderx.spec import Spec, plain_array
 
-from .source import Array, Rows, RowSpec, Source, describe, specs_of, store
+from .source import Array, Rows, RowSpec, Source, describe, narrow_into, specs_of
 
 
 class ObjectSource(Source):
-    """Rows of a Python object: an array, a dict of arrays or a tuple of arrays each.
+    """Rows of a Python object, each an array, a dict of arrays or a tuple of arrays.
 
-    An object that has `__getitems__(rows)` is asked for many rows at once; it answers with a list of rows, or with
-    arrays (a dict or a tuple of arrays) whose first axis is the rows. The object must bear being read from several
-    threads at once; `workers=1` reads from one.
+    An object that has `__getitems__(rows)` is asked for many rows at once. It returns a list of rows, or arrays (a dict
+    or a tuple of arrays) whose first axis is the rows. The object must allow reads from several threads at once;
+    `workers=1` reads from one.
     """
 
     def __init__(self, rows: Any) -> None:
@@ -49,11 +49,11 @@ class ObjectSource(Source):
                 ]
                 for spec, column, array in zip(specs_of(self._spec), columns, out, strict=True):
                     self._check(column, Spec((len(rows), *spec.shape), spec.dtype), "many rows")
-                    store(np.ascontiguousarray(column, spec.dtype), rows, array)
+                    narrow_into(np.ascontiguousarray(column, spec.dtype), rows, array)
                 return
             if len(fetched) != len(numbers):
                 raise DataError(
-                    f"{self._name}.__getitems__ gave {len(fetched)} rows for {len(numbers)} numbers."
+                    f"{self._name}.__getitems__ gave {len(fetched)} rows, expected {len(numbers)}."
                 )
         specs = specs_of(self._spec)
         columns = [np.empty((len(rows), *spec.shape), spec.dtype) for spec in specs]
@@ -64,7 +64,7 @@ class ObjectSource(Source):
                 self._check(array, spec, where)
                 column[place, ...] = array
         for column, array in zip(columns, out, strict=True):
-            store(column, rows, array)
+            narrow_into(column, rows, array)
 
     def _row(self, number: int) -> Any:
         try:
@@ -102,8 +102,8 @@ class ObjectSource(Source):
     def _check(self, value: Array, spec: Spec, where: str) -> None:
         if value.shape != spec.shape or not np.can_cast(value.dtype, spec.dtype, "safe"):
             raise DataError(
-                f"{where} of {self._name} is {Spec(value.shape, value.dtype)} where {spec} is "
-                f"expected, as row 0 is {describe(self._spec)}; all rows must have one shape and dtype."
+                f"{where} of {self._name} is {Spec(value.shape, value.dtype)}, expected {spec}, "
+                f"as row 0 is {describe(self._spec)}; all rows must have one shape and dtype."
             )
 
 
@@ -126,8 +126,8 @@ def _spec_of_value(value: Any, name: str) -> Spec:
         raise
     except ValueError as error:  # a list of arrays of several shapes
         raise DataError(
-            f"row 0 of {name} is a {type(value).__name__} that is no array ({error}); a row of several values must be "
-            "a tuple or a dict."
+            f"row 0 of {name} is a {type(value).__name__} that is not an array ({error}); a row of several values "
+            "must be a tuple or a dict."
         ) from None
     if array.dtype.hasobject or array.dtype.names is not None or array.dtype.kind in "USV":
         raise DataError(

@@ -1,4 +1,4 @@
-"""`PackedDataset`: documents of any length, several of them in each row of a fixed length."""
+"""`PackedDataset`: documents of any length, packed into rows of a fixed length."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -11,33 +11,33 @@ from loaderx.kernels.packing import cut_documents, first_fit, pack_rows, sort_pi
 from loaderx.spec import Spec
 
 from .parts import ArrayPart
-from .source import Array, Rows, Source, as_bytes, store
+from .source import Array, Rows, Source, as_bytes, narrow_into
 from .tokens import FilePath, Tokens, open_tokens, whole_number
 
 LONG = ("split", "raise")
-# Of rows, of pieces in a row and of tokens in a row: all are 32-bit numbers.
-MOST = (1 << 31) - 1
+# Limit for rows, for pieces in a row and for tokens in a row: all are 32-bit numbers.
+MAX_INT32 = (1 << 31) - 1
 
 
 class PackedDataset(Source):
-    """Rows of `length` tokens, in each of which stand as many whole documents as the plan found room for.
+    """Rows of `length` tokens, each packed with whole documents.
 
     A row is {"tokens": the documents, one after the other, "segments": the number of the document within the row,
-    from 1, "positions": the place within the document, from 0}; where no document is, these are `pad`, 0 and 0.
-    Attention is for tokens of the same segment, and a target for tokens whose successor is of the same segment.
+    from 1, "positions": the index of the token within its document, from 0}. Padding is `pad`, 0 and 0.
+    Attention is for tokens of the same segment. A token has a target if its successor is of the same segment.
 
-    Documents are taken in their order, and each goes to the first row that has room for it (first-fit). That is
-    settled once, for all rows, so rows are random access like those of any source.
+    The plan is first-fit: documents are placed in their order, each into the first row that has room for it. It is
+    made once, for all rows, so rows support random access like those of any source.
 
-    tokens   a raw file of tokens (`dtype` says of which kind), a .npy file of one axis or an array of one axis, with
-             all documents in it; or a list of arrays, the documents
-    lengths  how many tokens each document has; alone: they follow one another and are all of `tokens`
-    starts   where each begins; alone: each ends where the next begins. With `lengths` any pieces of `tokens`
-    long     what happens to a document longer than a row: "split", where its pieces are documents of their own, or
-             "raise"
-    offset   bytes to leave out at the beginning of a raw file
+    tokens   a raw file of tokens (`dtype` gives their kind), a .npy file of one axis or an array of one axis, with
+                      all documents in it; or a list of arrays, the documents
+    lengths  number of tokens of each document; alone: documents follow one another and cover all of `tokens`
+    starts   first token of each; alone: each ends where the next begins. With `lengths`: any pieces of `tokens`
+    long     what to do with a document longer than a row: "split" makes its pieces documents of their own,
+                      "raise" raises an error
+    offset   bytes to skip at the beginning of a raw file
 
-    Empty documents are left out. The plan takes 12 bytes per document and 8 per row.
+    Empty documents are skipped. The plan needs 12 bytes per document and 8 per row.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class PackedDataset(Source):
         offset: int = 0,
     ) -> None:
         length = whole_number("length", length, 1)
-        if length > MOST:
-            raise ArgumentError(f"`length` (={length}) must be at most {MOST}.")
+        if length > MAX_INT32:
+            raise ArgumentError(f"`length` (={length}) must be at most {MAX_INT32}.")
         if long not in LONG:
             raise ArgumentError(f'`long` (={long!r}) must be "split" or "raise".')
         if isinstance(tokens, list | tuple):
@@ -83,18 +83,20 @@ class PackedDataset(Source):
         if long == "raise" and sizes.max() > length:
             document = int(np.argmax(sizes > length))
             raise DataError(
-                f"document {document} has {sizes[document]} tokens and a row {length}; make rows longer, or use "
+                f"document {document} has {sizes[document]} tokens, and a row has {length}; make rows longer, or use "
                 'long="split".'
             )
         self._plan(begins, sizes, length)
 
     def _plan(self, begins: Rows, sizes: Rows, length: int) -> None:
         count = int(np.sum(-(-sizes // length)))
-        if count > MOST:
-            raise ArgumentError(f"{count} documents, or pieces of them, are more than {MOST}.")
+        if count > MAX_INT32:
+            raise ArgumentError(
+                f"there are {count} documents, or pieces of them; the limit is {MAX_INT32}."
+            )
         piece_starts, piece_sizes = np.empty(count, np.int64), np.empty(count, np.int32)
         cut_documents(begins, sizes, length, piece_starts, piece_sizes)
-        # Any two rows hold more than one row could, or the first of them would have taken what is in the other.
+        # Any two rows hold more than one row could: otherwise first-fit would have filled the first of them.
         most = min(count, 2 * (int(sizes.sum()) // length) + 2)
         room = np.empty(2 << (most - 1).bit_length(), np.int32)
         rows = np.empty(count, np.int32)
@@ -110,7 +112,7 @@ class PackedDataset(Source):
 
     @property
     def filled(self) -> float:
-        """The share of all places that hold a token and no padding."""
+        """Share of tokens that are not padding."""
         return self._filled
 
     def __len__(self) -> int:
@@ -134,12 +136,12 @@ class PackedDataset(Source):
             positions,
         )
         if not straight:
-            # Of another byte order, or wider than what is wanted.
-            store(packed.astype(self._spec["tokens"].dtype, copy=False), rows, tokens)
+            # The tokens have another byte order, or are wider than needed.
+            narrow_into(packed.astype(self._spec["tokens"].dtype, copy=False), rows, tokens)
 
 
 def _joined(documents: Sequence[Any], dtype: DTypeLike | None) -> tuple[Tokens, Rows]:
-    """One sequence of all documents, and their lengths."""
+    """Return all documents as one sequence, and their lengths."""
     for number, document in enumerate(documents):
         if not isinstance(document, np.ndarray) or document.ndim != 1:
             raise ArgumentError(
@@ -159,7 +161,7 @@ def _joined(documents: Sequence[Any], dtype: DTypeLike | None) -> tuple[Tokens, 
 def _documents(
     starts: ArrayLike | None, lengths: ArrayLike | None, tokens: Tokens
 ) -> tuple[Rows, Rows]:
-    """Where every document begins and how long it is."""
+    """Return the first token and the length of every document."""
     total = len(tokens.array)
     begins = None if starts is None else _integers("starts", starts, total)
     sizes = None if lengths is None else _integers("lengths", lengths, total)
@@ -177,10 +179,12 @@ def _documents(
     elif sizes is None:
         sizes = np.diff(begins, append=total)
         if begins[0] != 0 or sizes.min() < 0:
-            raise ArgumentError("`starts` must begin with 0 and ascend; give `lengths` with them.")
+            raise ArgumentError(
+                "`starts` must begin with 0 and ascend; otherwise give `lengths`, too."
+            )
     if len(begins) != len(sizes):
         raise ArgumentError(
-            f"`starts` and `lengths` must be as many, not {len(begins)} and {len(sizes)}."
+            f"`starts` and `lengths` must have the same length, got {len(begins)} and {len(sizes)}."
         )
     beyond = begins + sizes > total
     if np.any(beyond):
@@ -197,9 +201,11 @@ def _integers(name: str, values: ArrayLike, most: int) -> Rows:
     numbers = np.asarray(values)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.size == 0:
         raise ArgumentError(
-            f"`{name}` must be a list of integers, one per document, not {Spec(numbers.shape, numbers.dtype)}."
+            f"`{name}` must be a list of integers, one per document, got {Spec(numbers.shape, numbers.dtype)}."
         )
     if numbers.min() < 0 or numbers.max() > most:
         wrong = numbers[(numbers < 0) | (numbers > most)][0]
-        raise ArgumentError(f"`{name}` has {wrong}, and must be from 0 to {most}, the tokens.")
+        raise ArgumentError(
+            f"`{name}` has {wrong}; it must be from 0 to {most}, the number of tokens."
+        )
     return np.ascontiguousarray(numbers, np.int64)

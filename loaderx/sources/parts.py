@@ -1,4 +1,4 @@
-"""Arrays that rows lie in, each of which can be had again in another process."""
+"""Arrays that hold the rows of a source, and how another process opens them again."""
 
 import bisect
 import copy
@@ -14,17 +14,17 @@ from loaderx.errors import DataError
 
 
 class Part:
-    """An array, and how it was made: pickled it is the latter, and the array is made anew.
+    """Array and the arguments that make it again: pickling stores the arguments only.
 
-    A copy in the same process shares the memory: nobody can write to it.
+    A copy in the same process shares the memory, because nobody writes to it.
     """
 
     array: NDArray[Any]
-    # The arguments by which it is made again.
+    # Arguments of the class that make the part again.
     arguments: tuple[Any, ...]
 
     def check(self) -> None:
-        """Raise if the memory of the array must not be touched any more."""
+        """Raise if the memory of the array must not be touched any more, as after a file shrank."""
         return
 
     def __copy__(self) -> Self:
@@ -39,7 +39,7 @@ class Part:
 
 
 class ArrayPart(Part):
-    """An array in memory: pickled by value, unless it is all of a .npy file that NumPy mapped read-only."""
+    """Array in memory: pickled by value, unless it is all of a .npy file that NumPy mapped read-only."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self.array = array
@@ -58,11 +58,11 @@ class ArrayPart(Part):
                     MappedFile, (self.path,), array.shape, array.strides, array.dtype
                 ).__reduce__()
             except (OSError, DataError):
-                pass  # a part of the file, or the file is gone
+                pass  # The array is a part of the file, or the file is gone.
         return ArrayPart, (np.asarray(self.array),)
 
 
-class Table(ABC):
+class ColumnArrays(ABC):
     """Columns by name, each in one or several arrays."""
 
     def __init__(self) -> None:
@@ -70,17 +70,17 @@ class Table(ABC):
 
     @abstractmethod
     def read(self, name: str) -> list[NDArray[Any]]:
-        """The arrays of a column, each of which has rows."""
+        """Read a column; return its arrays, each of which has rows."""
 
     def arrays(self, name: str) -> tuple[list[NDArray[Any]], list[int]]:
-        """The same, read once, and where each begins."""
+        """Return the arrays of a column, which is read once, and the first row of each."""
         if name not in self._columns:
             arrays = self.read(name)
             self._columns[name] = arrays, np.cumsum([0] + [len(array) for array in arrays]).tolist()
         return self._columns[name]
 
     def rows(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Some rows of a column, in place where they are in one array."""
+        """Return some rows of a column, in place if they are in one array."""
         arrays, starts = self.arrays(name)
         first = max(0, bisect.bisect_right(starts, start) - 1)
         found = [
@@ -92,9 +92,9 @@ class Table(ABC):
 
 
 class ColumnPart(Part):
-    """Some rows of a column, those from `start` to `stop`: read again, it may be divided into other arrays."""
+    """Rows `start` to `stop` of a column, which may be divided into other arrays when it is read again."""
 
-    def __init__(self, table: Table, name: str, start: int, stop: int) -> None:
+    def __init__(self, table: ColumnArrays, name: str, start: int, stop: int) -> None:
         self.arguments = table, name, start, stop
         self.array = table.rows(name, start, stop)
 
@@ -106,7 +106,7 @@ def remade(
     strides: tuple[int, ...],
     dtype: np.dtype[Any],
 ) -> Part:
-    """Make a part again, of which rows are expected as they were when it was pickled."""
+    """Make a part again and raise if its rows are not as they were when it was pickled."""
     part = kind(*arguments)
     found = part.array
     if (found.shape, found.strides, found.dtype) != (shape, strides, dtype):
@@ -120,6 +120,6 @@ def remade(
 def _mapped_path(array: NDArray[Any]) -> Path | None:
     if not isinstance(array, np.memmap) or array.mode != "r" or array.filename is None:
         return None
-    # NumPy makes it absolute when it maps the file.
+    # NumPy makes the path absolute when it maps the file.
     path = Path(os.fspath(array.filename))
     return path if path.suffix == ".npy" else None

@@ -1,4 +1,4 @@
-"""`PolarsDataset`: the columns of a Polars frame, or of a file that Polars reads, in place."""
+"""`PolarsDataset`: columns of a Polars frame, or of a file that Polars reads, in place."""
 
 import math
 import os
@@ -12,7 +12,7 @@ from loaderx.errors import ArgumentError, DataError
 
 from .array import NPDataset
 from .extras import require
-from .parts import Table
+from .parts import ColumnArrays
 from .source import FieldsSource
 
 READERS = {
@@ -25,13 +25,13 @@ READERS = {
 
 
 class PolarsDataset(FieldsSource):
-    """The columns of a frame, as the fields of the same names.
+    """Columns of a frame, as fields of the same names.
 
     data     a DataFrame, a LazyFrame, or the path of a .parquet, .csv, .arrow, .feather or .ipc file
-    columns  the names of those to read; None is all. Others are not read from the file
+    columns  names of the columns to read; None is all. Others are not read from the file
 
-    Columns are numbers or booleans, or arrays or lists of these that have one length in all rows. They are read where
-    they lie in the frame, which is held in memory; booleans and lists may be copied, once. There may be no nulls.
+    Columns are numbers or booleans, or arrays or lists of these that have one length in all rows. They are read in
+    place from the frame, which is held in memory; booleans and lists may be copied, once. Nulls are not supported.
     """
 
     def __init__(self, data: Any, columns: Sequence[str] | None = None) -> None:
@@ -54,12 +54,12 @@ class PolarsDataset(FieldsSource):
         frame = data.lazy().select(names).collect()
         if frame.height == 0:
             raise DataError("`data` has no rows.")
-        columns_of = Columns(path, names, frame)
+        columns_of = FrameColumns(path, names, frame)
         super().__init__({name: NPDataset.of_column(columns_of, name) for name in names})
 
 
-class Columns(Table):
-    """The columns of a frame, which is pickled by the path of its file where it has one."""
+class FrameColumns(ColumnArrays):
+    """Columns of a frame, which is pickled as the path of its file if it has one."""
 
     def __init__(self, path: Path | None, names: list[str], frame: Any) -> None:
         super().__init__()
@@ -73,13 +73,13 @@ class Columns(Table):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._path is None:
-            return Columns, (None, self._names, self._frame)
+            return FrameColumns, (None, self._names, self._frame)
         return _read_columns, (self._path, self._names)
 
 
-def _read_columns(path: Path, names: list[str]) -> Columns:
+def _read_columns(path: Path, names: list[str]) -> FrameColumns:
     polars = require("polars", "polars", "PolarsDataset")
-    return Columns(path, names, _scan(polars, path).select(names).collect())
+    return FrameColumns(path, names, _scan(polars, path).select(names).collect())
 
 
 def _scan(polars: Any, path: Path) -> Any:
@@ -107,15 +107,15 @@ def _arrays(polars: Any, column: Any) -> list[NDArray[Any]]:
         numbers = numbers.explode()
     kind = numbers.dtype
     boolean = kind == polars.Boolean
-    # NumPy has no integers of 128 bits.
+    # NumPy does not have integers of 128 bits.
     if not (boolean or kind.is_float() or (kind.is_integer() and not str(kind).endswith("128"))):
         raise DataError(
-            f"column {column.name!r} is {column.dtype}, where numbers, booleans, or arrays of these are expected. Turn "
+            f"column {column.name!r} is {column.dtype}; it must be numbers, booleans, or arrays of these. Turn "
             "it into numbers, such as by `cast(pl.Categorical).to_physical()`, or leave it out by `columns`."
         )
     _check_nulls(column, numbers, shape)
     if boolean or isinstance(column.dtype, polars.List):
-        # Booleans are bits in Polars, and must be unpacked.
+        # Polars stores booleans as bits, which must be unpacked.
         return [numbers.to_numpy().reshape(len(column), *shape)]
     parts: list[NDArray[Any]] = [part.to_numpy(allow_copy=False) for part in column.get_chunks()]
     return [part for part in parts if len(part)]

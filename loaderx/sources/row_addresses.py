@@ -1,4 +1,4 @@
-"""Rows that compiled code can reach."""
+"""Row addresses: memory that compiled code reads rows from."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 @dataclass(eq=False, slots=True)
 class RowAddresses:
-    """Where rows lie: their addresses, or what `fetcher` makes a row of.
+    """Address of each row, or the entries from which `fetcher` makes a row.
 
-    A fetcher is the address of a compiled function (what stands in `addresses`, memory for the row, worker) -> the
-    address of the row. It gives a number below 0 where it cannot, and `failure` says of the row at a place what that
-    means. The memory behind all these numbers lives as long as `hold`.
+    A fetcher is the address of a compiled function (entry of `addresses`, memory for the row, worker) -> address of the
+    row. It returns a number below 0 on failure, and `failure` makes the exception for that row and number. `hold` keeps
+    the memory alive.
     """
 
     addresses: NDArray[np.int64]
@@ -22,13 +22,13 @@ class RowAddresses:
     worker: int = 0
     hold: Any = None
     failure: Callable[[int, int], Exception] | None = None
-    # How many entries of each row along its first axis are data and not padding; None is all.
+    # Number of entries of each row along its first axis that are data and not padding; None is all.
     lengths: NDArray[np.int64] | None = None
-    # The boxes next to each row, as a C-contiguous array of the rows of their field, for ops that look at them.
+    # Boxes of each row, as a C-contiguous array of the rows of their field, for ops that read them.
     boxes: NDArray[Any] | None = None
 
     def raise_failure(self, place: int, reason: int) -> None:
-        """Raise what the fetcher's number means."""
+        """Raise the exception for the number that the fetcher returned."""
         assert self.failure is not None
         raise self.failure(place, reason)
 
@@ -38,11 +38,11 @@ def addresses_of_rows(
     lengths: NDArray[np.int64] | None = None,
     boxes: NDArray[Any] | None = None,
 ) -> RowAddresses:
-    """Every row of a C-contiguous array."""
+    """Return the addresses of all rows of a C-contiguous array."""
     return RowAddresses(addresses_in(samples), hold=samples, lengths=lengths, boxes=boxes)
 
 
 def addresses_in(samples: NDArray[Any]) -> NDArray[np.int64]:
-    """The address of every row of a C-contiguous array."""
+    """Return the address of every row of a C-contiguous array."""
     pitch = samples.strides[0] if len(samples) else 0
     return samples.ctypes.data + np.arange(len(samples), dtype=np.int64) * pitch

@@ -1,4 +1,4 @@
-"""What every source can do: length, NumPy indexing, subsets, splits, concatenation."""
+"""Interface of all sources: length, NumPy indexing, subsets, splits, concatenation."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from loaderx.spec import Spec
 
 from .row_addresses import RowAddresses, addresses_in, addresses_of_rows
 
-# Copied in a few microseconds.
+# Copying this many bytes needs a few microseconds.
 FEW_BYTES = 32 * 1024
 Rows: TypeAlias = NDArray[np.int64]
 Array: TypeAlias = NDArray[Any]
@@ -32,7 +32,7 @@ RowSpec: TypeAlias = Spec | dict[str, Spec] | tuple[Spec, ...]
 class Source(ABC):
     """Rows by number."""
 
-    # Otherwise NumPy would take `source + array` for a sum of numbers.
+    # Otherwise NumPy would compute `source + array` as a sum of numbers.
     __array_ufunc__ = None
 
     @property
@@ -45,12 +45,12 @@ class Source(ABC):
 
     @property
     def unwrapped(self) -> "Source":
-        """The source that a loader reads in place of this one."""
+        """Return the source that a loader reads in place of this one."""
         return self
 
     @property
     def splittable(self) -> bool:
-        """Whether several threads may well share the rows of a batch."""
+        """True if sharing the rows of a batch among threads is worthwhile."""
         return True
 
     @abstractmethod
@@ -58,20 +58,20 @@ class Source(ABC):
         """Fill out[field][i] with the field of row rows[i]; `out` may be narrower than the rows."""
 
     def __getitem__(self, key: Any) -> Any:
-        """Copies of rows: `[i]`, `[start:stop:step]`, `[array of rows]` or `[array of bool]`."""
+        """Return copies of rows: `[i]`, `[start:stop:step]`, `[array of rows]` or `[array of bool]`."""
         single, rows = resolve_rows(key, len(self))
         out = [np.empty((len(rows), *spec.shape), spec.dtype) for spec in specs_of(self.spec)]
         self.read(rows, out)
         return assemble(self.spec, [array[0] for array in out] if single else out)
 
     def select(self, rows: Any) -> "Source":
-        """The given rows as a source: a slice, a range, row numbers or a boolean mask. Nothing is read."""
+        """Return the given rows as a source: a slice, a range, row numbers or a boolean mask. Nothing is read."""
         from .subsets import select_rows
 
         return select_rows(self.unwrapped, rows)
 
     def split(self, fraction: float, *, seed: int = 0) -> tuple["Source", "Source"]:
-        """Two sources that share no row: a random `fraction` of the rows, and the others.
+        """Return two sources that share no row: a random `fraction` of the rows, and the others.
 
         Sources of the same length are split alike by the same seed.
         """
@@ -96,7 +96,7 @@ class Source(ABC):
 
 
 class AddressableSource(Source):
-    """Rows that lie somewhere in memory, so that compiled code can fetch them."""
+    """Rows at addresses in memory, which compiled code reads."""
 
     @property
     @abstractmethod
@@ -105,20 +105,20 @@ class AddressableSource(Source):
     @property
     @abstractmethod
     def layout(self) -> RowLayout:
-        """How the elements of a row lie behind its address."""
+        """Layout of the elements of a row, from its address on."""
 
     @abstractmethod
     def locate(self, rows: Rows) -> RowAddresses:
-        """Where every row lies."""
+        """Return the address of each row."""
 
     @property
     def has_fetcher(self) -> bool:
-        """Whether what it locates needs a fetcher."""
+        """True if `locate` returns a fetcher."""
         return False
 
     @property
     def cpu_bound(self) -> bool:
-        """Whether a row is much more work than to copy its bytes."""
+        """True if making a row is much more work than copying its bytes."""
         return False
 
     def read(self, rows: Rows, out: Sequence[Array]) -> None:
@@ -126,9 +126,9 @@ class AddressableSource(Source):
 
 
 class FieldsSource(Source):
-    """Several sources of one length side by side, as the fields of one row.
+    """Several sources of one length, as the fields of one row.
 
-    In a row with other sources the field `main`, if there is one, goes by the name that these fields have there.
+    In a row with other sources the field `main`, if there is one, takes the name that these fields have there.
     """
 
     def __init__(self, fields: Mapping[str, Source], main: str | None = None) -> None:
@@ -147,7 +147,7 @@ class FieldsSource(Source):
         return {name: source.spec for name, source in self.fields.items()}  # type: ignore[misc]
 
     def named(self, name: str) -> dict[str, Source]:
-        """The fields in a row in which they go by `name`."""
+        """Return the fields under the names they have in a row in which this source is called `name`."""
         return {name if own == self.main else own: source for own, source in self.fields.items()}
 
     def __len__(self) -> int:
@@ -159,50 +159,50 @@ class FieldsSource(Source):
 
 
 def gather(spec: Spec, layout: RowLayout, rows: Rows, located: RowAddresses, out: Array) -> None:
-    """RowAddresses rows into a C-contiguous `out` of the row's dtype or the narrower one."""
+    """Copy rows into a C-contiguous `out` of the row's dtype or of the narrower one."""
     if located.fetcher:
         straight = layout.offsets is None and out.dtype == spec.dtype
         fetched = out if straight else np.empty((len(rows), *spec.shape), spec.dtype)
-        fetch(located, spec.nbytes, as_bytes(fetched))
+        fetch_into(located, spec.nbytes, as_bytes(fetched))
         if straight:
             return
         located = addresses_of_rows(fetched)
     addresses = located.addresses
     flat = out.reshape(len(rows), spec.size)
     if layout.offsets is not None:
-        # Strided or byte-swapped rows: first side by side in native order, then as any others.
+        # Strided or byte-swapped rows are first collected in native order, then narrowed like any others.
         if out.dtype == spec.dtype:
             collect_rows(addresses, layout.offsets, layout.unit, layout.swap, as_bytes(flat))
             return
         collected = np.empty((len(rows), spec.size), spec.dtype)
         collect_rows(addresses, layout.offsets, layout.unit, layout.swap, as_bytes(collected))
-        store(collected, rows, out)
+        narrow_into(collected, rows, out)
     elif out.dtype == spec.dtype:
         copy = copy_rows_holding_gil if out.nbytes <= FEW_BYTES else copy_rows
         copy(addresses, spec.nbytes, as_bytes(flat))
     else:
-        narrow(spec, rows, addresses, flat)
+        narrow_rows(spec, rows, addresses, flat)
 
 
-def fetch(located: RowAddresses, size: int, out: NDArray[np.uint8]) -> None:
-    """Rows of `size` bytes by their fetcher."""
+def fetch_into(located: RowAddresses, size: int, out: NDArray[np.uint8]) -> None:
+    """Make rows of `size` bytes by their fetcher."""
     progress = np.empty(2, np.int64)
     fetch_rows(located.fetcher, located.addresses, located.worker, size, out, progress)
     if progress[1] < 0:
         located.raise_failure(int(progress[0]), int(progress[1]))
 
 
-def store(values: Array, rows: Rows, out: Array) -> None:
-    """C-contiguous rows in memory into `out` of their dtype or the narrower one."""
+def narrow_into(values: Array, rows: Rows, out: Array) -> None:
+    """Copy C-contiguous rows into `out` of their dtype or of the narrower one."""
     if out.dtype == values.dtype:
         np.copyto(out, values.reshape(out.shape))
         return
     spec = Spec(values.shape[1:], values.dtype)
-    narrow(spec, rows, addresses_in(values), out.reshape(len(rows), spec.size))
+    narrow_rows(spec, rows, addresses_in(values), out.reshape(len(rows), spec.size))
 
 
-def narrow(spec: Spec, rows: Rows, addresses: NDArray[np.int64], out: Array) -> None:
-    """64-bit rows into 32 bits; an integer that does not fit raises."""
+def narrow_rows(spec: Spec, rows: Rows, addresses: NDArray[np.int64], out: Array) -> None:
+    """Narrow 64-bit rows to 32 bits; raise if an integer does not fit."""
     wide = np.empty(0, spec.dtype)
     if spec.dtype.kind not in "iu":
         narrow_floats(addresses, wide, out)
@@ -219,12 +219,12 @@ def narrow(spec: Spec, rows: Rows, addresses: NDArray[np.int64], out: Array) -> 
 
 
 def as_bytes(array: Array) -> NDArray[np.uint8]:
-    """The memory of a C-contiguous array."""
+    """Return the memory of a C-contiguous array."""
     return array.reshape(-1).view(np.uint8)
 
 
 def owners_of(rows: Rows, starts: NDArray[np.int64]) -> dict[int, Rows]:
-    """The places in `rows` of what each part holds, where part p holds the rows from starts[p] to starts[p + 1]."""
+    """Return the places in `rows` of what each part holds; part p holds the rows from starts[p] to starts[p + 1]."""
     if len(starts) == 2:
         return {0: np.arange(len(rows), dtype=np.int64)}
     owners = np.searchsorted(starts, rows, side="right") - 1
@@ -232,7 +232,7 @@ def owners_of(rows: Rows, starts: NDArray[np.int64]) -> dict[int, Rows]:
 
 
 def resolve_rows(key: Any, length: int) -> tuple[bool, Rows]:
-    """Row numbers from what may stand in brackets, and whether it named a single row."""
+    """Return row numbers for an index in brackets, and whether it named a single row."""
     if isinstance(key, slice):
         return False, np.arange(*key.indices(length), dtype=np.int64)
     if isinstance(key, range):
@@ -259,21 +259,21 @@ def resolve_rows(key: Any, length: int) -> tuple[bool, Rows]:
 
 
 def specs_of(spec: RowSpec) -> list[Spec]:
-    """The specs of the fields, one after the other."""
+    """Return the specs of the fields in their order."""
     if isinstance(spec, Spec):
         return [spec]
     return list(spec.values() if isinstance(spec, dict) else spec)
 
 
 def assemble(spec: RowSpec, values: Sequence[Any]) -> Any:
-    """Values of the fields in the structure of the rows."""
+    """Return values of the fields in the structure of the rows."""
     if isinstance(spec, Spec):
         return values[0]
     return dict(zip(spec, values, strict=True)) if isinstance(spec, dict) else tuple(values)
 
 
 def describe(spec: RowSpec) -> str:
-    """The spec in one line."""
+    """Return the spec in one line."""
     if isinstance(spec, Spec):
         return str(spec)
     if isinstance(spec, dict):
@@ -282,7 +282,7 @@ def describe(spec: RowSpec) -> str:
 
 
 def check_lengths(fields: Mapping[str, Source]) -> None:
-    """All fields have as many rows."""
+    """Raise unless all fields have the same number of rows."""
     if not fields:
         raise ArgumentError("`dataset` has no fields; give it at least one source.")
     lengths = {name: len(source) for name, source in fields.items()}
@@ -291,11 +291,11 @@ def check_lengths(fields: Mapping[str, Source]) -> None:
 
 
 def check_same_rows(sources: Iterable[Source]) -> None:
-    """All sources have rows of one spec."""
+    """Raise unless the rows of all sources have one spec."""
     specs = [source.spec for source in sources]
     for number, spec in enumerate(specs):
         if spec != specs[0]:
             raise ArgumentError(
-                f"sources can be concatenated if their rows are alike: source 0 has rows of "
+                f"sources can be concatenated if their rows have one spec: source 0 has rows of "
                 f"{describe(specs[0])}, source {number} of {describe(spec)}."
             )

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from loaderx.errors import ArgumentError, DataError
 from loaderx.spec import Spec
 
-from .source import Array, Rows, Source, store
+from .source import Array, Rows, Source, narrow_into
 
-# SQLite before 3.32 takes 999.
+# SQLite before 3.32 accepts 999 parameters.
 ROWS_PER_QUERY = 900
-# Names of the number that SQLite gives to every row; a column may have one of them.
+# Names that SQLite gives to the number of every row; a column may use one of them.
 ROWID_NAMES = ("rowid", "_rowid_", "oid")
 
 
@@ -31,12 +31,12 @@ class SQLiteDataset(Source):
 
     path     the file of the database, which is opened read-only
     table    the name of a table that has a rowid
-    columns  what each column holds: {"label": "int64", "image": ("uint8", (28, 28))} is a number, and a BLOB with the
-             bytes of an array
-    where    a condition in SQL that the rows meet, such as "split = 'train'"
+    columns  the content of each column: {"label": "int64", "image": ("uint8", (28, 28))} is a number, and a BLOB with
+                      the bytes of an array
+    where    an SQL condition on the rows, such as "split = 'train'"
 
-    The rowids are read when it is opened, and take 8 bytes of memory each. Rows are read by their rowid, many at once
-    and from any number of threads. They are what the table holds at that moment: do not write to it meanwhile.
+    The rowids are read at opening, and need 8 bytes of memory each. Rows are read by their rowid, many at once and
+    from any number of threads. Reads return the current content of the table: do not write to it meanwhile.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SQLiteDataset(Source):
         connections = _connections(Path(path))
         if not hasattr(columns, "items") or not columns:
             raise ArgumentError(
-                f"`columns` (={columns!r}) must say what each column holds, such as "
+                f"`columns` (={columns!r}) must give the content of each column, such as "
                 '{"label": "int64", "image": ("uint8", (28, 28))}.'
             )
         self._columns = [_column(name, kind) for name, kind in columns.items()]
@@ -98,13 +98,13 @@ class SQLiteDataset(Source):
                     f"column {column.name!r} in {self._name(wanted[misfit])} is {_described(values[misfit])}, where "
                     f"{column.expected} is expected."
                 )
-            store(column.array(values)[places], rows, array)
+            narrow_into(column.array(values)[places], rows, array)
 
     def _read_rowids(self, connection: sqlite3.Connection, query: str) -> NDArray[np.int64]:
         try:
             return np.fromiter((row[0] for row in connection.execute(query)), np.int64)
         except (TypeError, sqlite3.OperationalError) as error:
-            # The rowids of a view are NULL, or from SQLite 3.36 on an error.
+            # The rowids of a view are NULL; since SQLite 3.36 reading them is an error.
             if isinstance(error, TypeError) or str(error) == f"no such column: {ROWID_NAMES[0]}":
                 raise ArgumentError(
                     f"{self._table} has no rowid: it is a view, or a table WITHOUT ROWID. Copy it to a plain table."
@@ -117,7 +117,7 @@ class SQLiteDataset(Source):
 
 @dataclass(frozen=True)
 class Column:
-    """What a column holds: a number in each row, or a BLOB."""
+    """Content of a column: a number in each row, or a BLOB."""
 
     name: str
     dtype: np.dtype[Any]
@@ -125,18 +125,18 @@ class Column:
 
     @property
     def spec(self) -> Spec:
-        """Shape and dtype of a value as it is delivered."""
+        """Shape and dtype of a value as delivered."""
         return Spec(self.shape or (), self.dtype.newbyteorder("="))
 
     @property
     def expected(self) -> str:
-        """What every value must be."""
+        """Rule for every value, for messages."""
         if self.shape is None:
             return f"a number that fits into {self.spec.dtype}"
         return f"a BLOB of {self.spec.nbytes} bytes for {self.spec}"
 
     def first_misfit(self, values: Sequence[Any]) -> int | None:
-        """The place of the first value that the column must not hold."""
+        """Return the index of the first value that the column must not hold, or None."""
         if self.shape is None:
             types = (int, float) if self.dtype.kind == "f" else (int,)
             least, most = self._limits()
@@ -155,7 +155,7 @@ class Column:
         return int(limits.min), int(limits.max)
 
     def array(self, values: Sequence[Any]) -> NDArray[Any]:
-        """The values of many rows, in native byte order."""
+        """Return the values of many rows, in native byte order."""
         if self.shape is None:
             return np.array(values, self.spec.dtype)
         stored = np.frombuffer(b"".join(values), self.dtype)
@@ -163,9 +163,9 @@ class Column:
 
 
 class Connections:
-    """Read-only connections to one file: whoever reads borrows one, and they are closed when their owner is gone.
+    """Pool of read-only connections to one file. They are closed when their owner is garbage collected.
 
-    As many are open as threads have read at the same time. One that belongs to a thread would be left open at its end.
+    A read borrows a connection. A connection per thread would stay open after the end of its thread.
     """
 
     def __init__(self, path: Path) -> None:
@@ -180,15 +180,15 @@ class Connections:
 
     @contextmanager
     def lease(self) -> Generator[sqlite3.Connection]:
-        """A connection for as long as the block runs; what SQLite raises in it becomes a DataError."""
+        """Yield a connection for the block; exceptions of SQLite become a DataError."""
         try:
             connection = self._free.pop()
         except IndexError:
-            # Never used by two threads at once, which is all that SQLite asks for.
+            # Two threads never use it at once, which is all that SQLite requires.
             connection = sqlite3.connect(self._address, uri=True, check_same_thread=False)
         try:
             yield connection
-        # Some releases of Python answer several statements at once with a Warning.
+        # Some releases of Python raise a Warning on several statements at once.
         except (sqlite3.Error, sqlite3.Warning) as error:
             connection.close()
             raise DataError(f"{self._path} cannot be read: {error}") from error
@@ -228,14 +228,14 @@ def _column(name: str, kind: Any) -> Column:
 def _check_names(
     connection: sqlite3.Connection, table: str, columns: Mapping[str, Any], path: str
 ) -> str:
-    """The name of the rowid in a table that has the given columns."""
+    """Return the name of the rowid in a table that has the given columns."""
     found = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
     if not found:
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         raise ArgumentError(
             f"{path} has no table {table!r}; it has {[name for (name,) in tables]}."
         )
-    known = {name.lower() for (name,) in found}  # SQLite does not tell cases apart.
+    known = {name.lower() for (name,) in found}  # SQLite ignores case.
     missing = [name for name in columns if name.lower() not in known]
     if missing:
         raise ArgumentError(
@@ -244,7 +244,7 @@ def _check_names(
     free = [name for name in ROWID_NAMES if name not in known]
     if not free:
         raise ArgumentError(
-            f"table {table!r} of {path} has columns of all the names of the rowid: {', '.join(ROWID_NAMES)}."
+            f"table {table!r} of {path} has columns with all names of the rowid: {', '.join(ROWID_NAMES)}."
         )
     return free[0]
 

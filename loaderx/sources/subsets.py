@@ -1,4 +1,4 @@
-"""Subsets, splits and concatenations: index arithmetic in front of another source."""
+"""Subsets, splits and concatenations: views of a source by index arithmetic."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ from .source import (
 
 
 class RowMap(ABC):
-    """Row of a view -> row of the source behind it."""
+    """Map from rows of a view to rows of its source."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -58,8 +58,8 @@ class Stride(RowMap):
 
 
 @dataclass(frozen=True, eq=False)
-class Table(RowMap):
-    """The rows listed."""
+class RowList(RowMap):
+    """Rows given as a list."""
 
     rows: Rows
 
@@ -72,7 +72,7 @@ class Table(RowMap):
 
 @dataclass(frozen=True, eq=False)
 class Shuffled(RowMap):
-    """`length` rows of a permutation from its place `first`: a random subset without a list of it."""
+    """`length` rows of a permutation from its index `first`: a random subset without a list of it."""
 
     permutation: Permutation
     first: int
@@ -86,7 +86,7 @@ class Shuffled(RowMap):
 
 
 class Selection(Source):
-    """Some rows of a source, in an order of their own."""
+    """Some rows of a source, in their own order."""
 
     def __init__(self, source: Source, rows: RowMap) -> None:
         self._source = source
@@ -103,7 +103,7 @@ class Selection(Source):
         self._source.read(self._map(rows), out)
 
 
-class LocatedSelection(AddressableSource):
+class AddressableSelection(AddressableSource):
     """Some rows of a source in memory."""
 
     def __init__(self, source: AddressableSource, rows: RowMap) -> None:
@@ -138,7 +138,7 @@ class LocatedSelection(AddressableSource):
 
 
 class Concatenation(Source):
-    """The rows of several sources, one after the other."""
+    """Rows of several sources, one after the other."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = tuple(sources)
@@ -165,7 +165,7 @@ class Concatenation(Source):
         source = self._sources[owner]
         own_rows = rows - self._starts[owner]
         if isinstance(source, AddressableSource):
-            # With the numbers that the rows have here, for the message about one that does not fit.
+            # With the row numbers of this source, for the message about a value that does not fit.
             gather(source.spec, source.layout, rows, source.locate(own_rows), out[0])
             return
         if isinstance(self.spec, dict) and isinstance(source.spec, dict):
@@ -175,8 +175,8 @@ class Concatenation(Source):
         source.read(own_rows, out)
 
 
-class LocatedConcatenation(AddressableSource):
-    """The rows of several sources in memory that lie alike, one after the other."""
+class AddressableConcatenation(AddressableSource):
+    """Rows of several sources in memory with the same layout, one after the other."""
 
     def __init__(self, sources: Sequence[AddressableSource]) -> None:
         self._sources = tuple(sources)
@@ -221,53 +221,55 @@ class LocatedConcatenation(AddressableSource):
             assert explain is not None
             return explain(int(np.searchsorted(places[owner], place)), reason)
 
-        # The worker is the thread's own, and grew with every part.
+        # The worker is the thread's own, and grew with every part, so the last one has room for all.
         last = parts[max(parts)] if parts else RowAddresses(addresses)
         hold = [part.hold for part in parts.values()]
         return RowAddresses(addresses, last.fetcher, last.worker, hold, failure)
 
 
 def view(source: Source, rows: RowMap) -> Source:
-    """The mapped rows of a source, on the compiled path if the source is."""
+    """Return the mapped rows of a source, compiled if the source is."""
     if isinstance(source, FieldsSource):
         fields = {name: view(field, rows) for name, field in source.fields.items()}
         return FieldsSource(fields, source.main)
     if isinstance(source, AddressableSource):
-        return LocatedSelection(source, rows)
+        return AddressableSelection(source, rows)
     return Selection(source, rows)
 
 
 def select(data: Any, rows: Any) -> Any:
-    """The given rows of a source, an array, or a dict or tuple of these: `select({"image": x, "label": y}, range(9))`.
+    """Return rows of a source, an array, or a dict or tuple of these: `select({"image": x, "label": y}, range(9))`.
 
     `rows` is a slice, a range, row numbers or a boolean mask, as for `source.select`. Nothing is read. The result has
     the structure of `data`: a source of its fields for a dict, a tuple for a tuple.
     """
     if isinstance(data, tuple):
-        return tuple(select_rows(source, rows) for source in _alike(data))
+        return tuple(select_rows(source, rows) for source in _as_sources(data))
     return select_rows(as_rows(data), rows)
 
 
 def split(data: Any, fraction: float, *, seed: int = 0) -> tuple[Any, Any]:
     """Divide a source, an array, or a dict or tuple of these: `split({"image": x, "label": y}, 0.9)`.
 
-    Gives a random `fraction` of the rows, and the others, as `source.split` does and by the same seed the same ones;
-    fields stay together. Either has the structure of `data`: a source of its fields for a dict, a tuple for a tuple.
+    Return a random `fraction` of the rows, and the others. The same seed gives the same split as `source.split`;
+    fields stay together. Both have the structure of `data`: a source of its fields for a dict, a tuple for a tuple.
     """
     if isinstance(data, tuple):
-        first, second = zip(*(split_rows(one, fraction, seed) for one in _alike(data)), strict=True)
+        first, second = zip(
+            *(split_rows(one, fraction, seed) for one in _as_sources(data)), strict=True
+        )
         return first, second
     return split_rows(as_rows(data), fraction, seed)
 
 
-def _alike(data: tuple[Any, ...]) -> list[Source]:
+def _as_sources(data: tuple[Any, ...]) -> list[Source]:
     sources = [as_source(value) for value in data]
     check_lengths({str(number): source for number, source in enumerate(sources)})
     return sources
 
 
 def select_rows(source: Source, rows: Any) -> Source:
-    """The given rows as a source."""
+    """Return the given rows as a source."""
     length = len(source)
     if isinstance(rows, range) and all(0 <= end < length for end in (*rows[:1], *rows[-1:])):
         chosen: RowMap = Stride(rows.start, rows.step, len(rows))
@@ -276,14 +278,14 @@ def select_rows(source: Source, rows: Any) -> Source:
         chosen = Stride(start, step, len(range(start, stop, step)))
     else:
         _, numbers = resolve_rows(rows, length)
-        chosen = Table(numbers)
+        chosen = RowList(numbers)
     if len(chosen) == 0:
         raise ArgumentError(f"`rows` (={rows!r}) selects none of the {length} rows.")
     return view(source, chosen)
 
 
 def split_rows(source: Source, fraction: Any, seed: Any) -> tuple[Source, Source]:
-    """A random `fraction` of the rows, and the others."""
+    """Return a random `fraction` of the rows, and the others."""
     length = len(source)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:
         raise ArgumentError(f"`seed` (={seed!r}) must be an integer from 0 to 2**64 - 1.")
@@ -300,7 +302,7 @@ def split_rows(source: Source, fraction: Any, seed: Any) -> tuple[Source, Source
 
 
 def concatenate(sources: Iterable[Any]) -> Source:
-    """The rows of several sources or dicts of sources, one after the other, as one source."""
+    """Return the rows of several sources or dicts of sources, one after the other, as one source."""
     return _concatenated([as_rows(source) for source in sources])
 
 
@@ -317,13 +319,16 @@ def _concatenated(sources: Sequence[Source]) -> Source:
             {name: concatenate([record.fields[name] for record in records]) for name in names},
             records[0].main,
         )
-    located = [source for source in sources if isinstance(source, AddressableSource)]
-    if len(located) == len(sources) and all(
-        source.layout.same_as(located[0].layout) and source.has_fetcher == located[0].has_fetcher
-        for source in located
+    addressable = [source for source in sources if isinstance(source, AddressableSource)]
+    if len(addressable) == len(sources) and all(
+        source.layout.same_as(addressable[0].layout)
+        and source.has_fetcher == addressable[0].has_fetcher
+        for source in addressable
     ):
-        plain = [source for source in located if isinstance(source, NPDataset)]
+        plain = [source for source in addressable if isinstance(source, NPDataset)]
         return (
-            NPDataset.joined(plain) if len(plain) == len(located) else LocatedConcatenation(located)
+            NPDataset.joined(plain)
+            if len(plain) == len(addressable)
+            else AddressableConcatenation(addressable)
         )
     return Concatenation(sources)

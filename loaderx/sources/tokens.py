@@ -27,7 +27,7 @@ MAGIC = b"\x93NUMPY"
 
 
 class RawFile(MappedFile):
-    """A file of nothing but tokens behind its first `offset` bytes, mapped read-only."""
+    """File of tokens after its first `offset` bytes, mapped read-only."""
 
     def __init__(self, path: FilePath, dtype: np.dtype[Any], offset: int) -> None:
         self.path = Path(path)
@@ -36,12 +36,12 @@ class RawFile(MappedFile):
             self._bytes = os.fstat(file.fileno()).st_size
             size = self._bytes - offset
             if size < 0 or size % dtype.itemsize:
-                behind = f" behind the first {offset}" if offset else ""
+                after = f" after the first {offset}" if offset else ""
                 raise DataError(
-                    f"{path} has {max(size, 0)} bytes{behind}, which are not a whole number of {dtype} tokens."
+                    f"{path} has {max(size, 0)} bytes{after}, which is not a whole number of {dtype} tokens."
                 )
             if size == 0:
-                # An empty file cannot be mapped.
+                # mmap refuses empty files.
                 raise DataError(f"{path} holds no tokens.")
             self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.array = np.ndarray((size // dtype.itemsize,), dtype, self._mapping, offset)
@@ -56,7 +56,7 @@ class Tokens:
 
     @property
     def array(self) -> NDArray[Any]:
-        """The tokens."""
+        """Array of the tokens."""
         return self.part.array
 
 
@@ -67,12 +67,12 @@ class TokenDataset(FieldsSource):
     the default stride, which is `length`, an epoch sees every token about once; with stride=1 every window is a row,
     and a shuffled loader draws random windows without replacement.
 
-    data    a raw file of tokens (`dtype` says of which kind), a .npy file of one axis, an array of one axis, or a list
-            of these: windows never go from one to the next
-    offset  bytes to leave out at the beginning of raw files; those of llm.c have 1024
+    data    a raw file of tokens (`dtype` gives their kind), a .npy file of one axis, an array of one axis, or a list
+                    of these: no window spans two of them
+    offset  bytes to skip at the beginning of raw files; those of llm.c have 1024
 
-    Tokens are delivered in the dtype of the file, with which JAX indexes an embedding as well as with int32. Where
-    another one is wanted: transforms={("inputs", "targets"): [Cast("int32")]}.
+    Tokens are delivered in the dtype of the file. JAX indexes an embedding with it as well as with int32. For another
+    dtype: transforms={("inputs", "targets"): [Cast("int32")]}.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class TokenDataset(FieldsSource):
             if len(part.array) < length + 1:
                 raise DataError(
                     f"{part.name} holds {len(part.array)} tokens; a window of `length` (={length}) and the token "
-                    f"behind it take {length + 1}."
+                    f"after it need {length + 1}."
                 )
         super().__init__(
             {
@@ -110,19 +110,21 @@ class TokenDataset(FieldsSource):
 
 
 class Windows(NPDataset):
-    """Every `stride`-th window that begins at token `first` or later and leaves as much behind it as before it."""
+    """Every `stride`-th window of `length` tokens from `first` on, without the last 1 - `first` tokens."""
 
     def __init__(self, tokens: Sequence[Tokens], length: int, stride: int, first: int) -> None:
         parts = [WindowPart(own.part, length, stride, first) for own in tokens]
         layouts = [row_layout(part.array) for part in parts]
         for layout, own in zip(layouts, tokens, strict=True):
             if not layout.same_as(layouts[0]):
-                raise ArgumentError(f"{tokens[0].name} and {own.name} lie differently in memory.")
+                raise ArgumentError(
+                    f"{tokens[0].name} and {own.name} have different memory layouts; give copies of one layout."
+                )
         self._hold(parts, layouts[0])
 
 
 class WindowPart(Part):
-    """The windows of one sequence, which overlap."""
+    """Windows of one sequence, which overlap."""
 
     def __init__(self, tokens: Part, length: int, stride: int, first: int) -> None:
         self.arguments = tokens, length, stride, first
@@ -137,12 +139,12 @@ class WindowPart(Part):
         return WindowPart(*copy.deepcopy(self.arguments, memo))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Its tokens see for themselves that they did not change, and may lie otherwise in memory.
+        # The tokens check themselves that they did not change; their memory layout may be another.
         return WindowPart, self.arguments
 
 
 def open_tokens(data: Any, dtype: DTypeLike | None, offset: int = 0) -> Tokens:
-    """A sequence of integers from a raw file, a .npy file or an array."""
+    """Open a sequence of integers from a raw file, a .npy file or an array."""
     expected = None if dtype is None else np.dtype(dtype)
     if expected is not None and expected.kind not in "iu":
         raise ArgumentError(f"`dtype` (={dtype!r}) must be an integer dtype.")
@@ -155,9 +157,7 @@ def open_tokens(data: Any, dtype: DTypeLike | None, offset: int = 0) -> Tokens:
         if _is_npy(Path(data)):
             part = MappedFile(data)
         elif expected is None:
-            raise ArgumentError(
-                f"{name} is a raw file; say what it consists of, such as dtype=np.uint16."
-            )
+            raise ArgumentError(f"{name} is a raw file; give its dtype, such as dtype=np.uint16.")
         else:
             part = RawFile(data, expected, offset)
     else:
@@ -170,20 +170,22 @@ def open_tokens(data: Any, dtype: DTypeLike | None, offset: int = 0) -> Tokens:
             f"{name} has shape {array.shape} and dtype {array.dtype}; tokens are integers along one axis."
         )
     if expected is not None and array.dtype != expected:
-        raise ArgumentError(f"`dtype` (={dtype!r}) is not that of {name}, which has {array.dtype}.")
+        raise ArgumentError(
+            f"`dtype` (={dtype!r}) is not the dtype of {name}, which is {array.dtype}."
+        )
     if offset and not isinstance(part, RawFile):
-        raise ArgumentError(f"`offset` (={offset}) is for raw files, and {name} is none.")
+        raise ArgumentError(f"`offset` (={offset}) is for raw files, and {name} is not a raw file.")
     return Tokens(part, name)
 
 
 def _is_npy(path: Path) -> bool:
-    """By its name or by its first bytes: read as tokens a header would be noise that nobody notices."""
+    """Tell by the name or the first bytes: a header read as tokens would be noise that nobody notices."""
     with open_file(path, "a file of tokens") as file:
         return path.suffix == ".npy" or file.read(len(MAGIC)) == MAGIC
 
 
 def whole_number(name: str, value: Any, least: int) -> int:
-    """An integer of at least `least`."""
+    """Return an integer of at least `least`, or raise."""
     try:
         number = least - 1 if isinstance(value, bool | np.bool_) else operator.index(value)
     except TypeError:

@@ -1,1 +1,1 @@
-"""ArrayRecord files: reading and writing."""
+"""ArrayRecord files: reader and writer."""

@@ -1,4 +1,4 @@
-"""The arguments of write_array_record: checked, and as what they stand for."""
+"""Arguments of `write_array_record`: validation and conversion."""
 
 import os
 from pathlib import Path
@@ -16,28 +16,28 @@ from .encoding import Encoding
 from .inputs import ArrayInput, IterableInput
 
 LEVELS = -131072, 22
-# Of records in a group, and of threads.
-MOST = 2**31 - 1
+# Limit for records in a group and for threads.
+MAX_INT32 = 2**31 - 1
 
 
 def encoding_of(compression: str | None, level: int, group_size: int) -> Encoding:
-    """How records are to be compressed."""
+    """Return the encoding of the records."""
     if compression not in ("zstd", "uncompressed", None):
         raise ArgumentError(
             f'`compression` (={compression!r}) must be "zstd", "uncompressed" or None.'
         )
     level = _integer("level", level, *LEVELS)
-    group_size = _integer("group_size", group_size, 1, MOST)
+    group_size = _integer("group_size", group_size, 1, MAX_INT32)
     return Encoding(level if compression == "zstd" else None, group_size)
 
 
 def threads_of(workers: int | None) -> int:
-    """How many threads are to compress."""
-    return cores() if workers is None else _integer("workers", workers, 1, MOST)
+    """Return the number of threads that compress."""
+    return cores() if workers is None else _integer("workers", workers, 1, MAX_INT32)
 
 
 def given_content(dtype: DTypeLike | None, shape: tuple[int | None, ...] | None) -> Content | None:
-    """What records of `bytes` are said to hold."""
+    """Return the content of records of `bytes`, as the caller gives it."""
     if dtype is None and shape is None:
         return None
     if dtype is None or shape is None:
@@ -49,33 +49,35 @@ def given_content(dtype: DTypeLike | None, shape: tuple[int | None, ...] | None)
     lengths = tuple(shape)
     for axis, length in enumerate(lengths):
         if length is None and axis > 0:
-            raise ArgumentError(f"`shape` (={shape!r}) may have None in the first place only.")
+            raise ArgumentError(f"`shape` (={shape!r}) may have None only as its first entry.")
         if length is not None:
             _integer("shape", length, 0, 2**63 - 1)
     return Content(element, lengths)
 
 
 def records_of(data: Any, given: Content | None, group: int) -> ArrayInput | IterableInput:
-    """What is to be written."""
+    """Return the records to write."""
 
     def nothing() -> None:
-        """An array in memory does not shrink."""
+        """Check nothing: an array in memory does not shrink."""
 
     check = nothing
     if isinstance(data, str | os.PathLike):
         file = MappedFile(data)
         data, check = file.array, file.check
     if isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError("`data` is one record of bytes: pass an iterable of such, such as a list.")
+        raise TypeError(
+            "`data` is one record of bytes: pass an iterable of records, such as a list."
+        )
     if hasattr(data, "__array__"):
         array = np.asarray(data)
         if array.ndim == 0:
-            raise ArgumentError("`data` has no axes: its rows are the entries of the first one.")
+            raise ArgumentError("`data` has no axes: rows are the entries along the first axis.")
         check_storable(array.dtype, "`data`")
         if given is not None:
             raise ArgumentError(
-                f"`dtype` (={given.dtype}) and `shape` are for records of bytes: `data` is an array "
-                f"of dtype {array.dtype} already."
+                f"`dtype` (={given.dtype}) and `shape` are for records of bytes, and `data` is an array "
+                f"of dtype {array.dtype}; leave them out."
             )
         if len(array) == 0:
             raise ArgumentError(f"`data` has no rows: its shape is {array.shape}.")
@@ -88,10 +90,10 @@ def records_of(data: Any, given: Content | None, group: int) -> ArrayInput | Ite
 
 
 def target_of(path: str | os.PathLike[str]) -> Path:
-    """The file to write, behind symbolic links as for `open`."""
+    """Return the file to write, with symbolic links resolved as `open` does."""
     target = Path(path).resolve()
     if target.exists() and not target.is_file():
-        what = "a folder" if target.is_dir() else "no regular file"
+        what = "a folder" if target.is_dir() else "not a regular file"
         raise ArgumentError(f"`path` (={str(path)!r}) is {what}: give the name of a file.")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"`path` (={str(path)!r}): there is no folder {target.parent}.")

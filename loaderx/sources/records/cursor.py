@@ -1,4 +1,4 @@
-"""Where in the file chunks lie, their bytes there, and the chunks without records that stand between them."""
+"""Positions of chunks in a file, their bytes, and the padding chunks between them."""
 
 import numpy as np
 
@@ -8,28 +8,28 @@ from loaderx.kernels.framing import PADDING, SIGNATURE, lay_chunks, place_chunks
 from .encoding import Chunks
 from .inputs import Bytes, Numbers
 
-# Chunks, where each of them begins, and where the last ends.
-Placed = tuple[Chunks, Numbers]
+# Chunks, the position of each, and the end of the last.
+PlacedChunks = tuple[Chunks, Numbers]
 
 
 class FileCursor:
-    """How far the file reaches."""
+    """Write position in the file."""
 
     def __init__(self) -> None:
         self.position = 0
 
-    def place(self, chunks: Chunks) -> Placed:
-        """Where the next chunks begin, and where the last ends."""
+    def place(self, chunks: Chunks) -> PlacedChunks:
+        """Advance past the next chunks; return the position of each and the end of the last."""
         begins = np.empty(len(chunks.records) + 1, np.int64)
         place_chunks(self.position, chunks.sizes, chunks.records, begins)
         self.position = int(begins[-1])
         return chunks, begins
 
 
-def frame(placed: Placed) -> Bytes:
-    """The bytes of chunks as they stand in the file."""
+def frame(placed: PlacedChunks) -> Bytes:
+    """Return the bytes of chunks as they are in the file."""
     chunks, begins = placed
-    # Reusing this memory gains nothing: writing to the file takes several times as long as all of framing.
+    # Reusing this memory gains nothing: writing the file takes several times as long as all of this function.
     out = np.empty(begins[-1] - begins[0], np.uint8)
     lay_chunks(
         begins, chunks.kind, chunks.records, chunks.decoded, chunks.addresses, chunks.sizes, out
@@ -38,12 +38,15 @@ def frame(placed: Placed) -> Bytes:
 
 
 def signature() -> Chunks:
-    """The chunk that a file begins with."""
+    """Return the chunk that a file begins with."""
     return _marker(SIGNATURE, 0)
 
 
 def padding_from(position: int) -> list[Chunks]:
-    """A chunk up to the next block, or to the one behind if too little room is left; none at its beginning."""
+    """Return a padding chunk up to the next block, or to the one after it if too little room is left.
+
+    The list is empty at the beginning of a block.
+    """
     room = -position % BLOCK
     if room == 0:
         return []
@@ -53,7 +56,7 @@ def padding_from(position: int) -> list[Chunks]:
 
 
 def _marker(kind: int, zeros: int) -> Chunks:
-    """A chunk without records."""
+    """Return a chunk without records."""
     memory, nothing = np.zeros(zeros, np.uint8), np.zeros(1, np.int64)
     address = np.array([[memory.ctypes.data]], np.int64)
     return Chunks(kind, nothing, nothing, address, np.array([[zeros]], np.int64), (memory,))

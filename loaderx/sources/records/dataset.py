@@ -32,15 +32,15 @@ Shape = Sequence[int | None]
 class ARDataset(Source):
     """Rows of one or several ArrayRecord files.
 
-    `path` is a file, a pattern as in `train-*.ar`, `train@4` for the files train-00000-of-00004 and so on, or a list of
-    these. `dtype` and `shape` say what a record is; files by `write_array_record` know that themselves.
+    `path` is a file, a pattern such as `train-*.ar`, `train@4` for the files train-00000-of-00004 and so on, or a list
+    of these. `dtype` and `shape` describe a record; files by `write_array_record` contain them.
 
-    A `shape` that begins with None stands for records of any length: `pad_to` is the length that they are filled up to
-    with `pad_value`, or cut to, and rows have the fields "data" and "length".
+    A `shape` that begins with None means records of any length. They are padded with `pad_value` to the length
+    `pad_to`, or cut to it, and rows have the fields "data" and "length".
 
-    Without a dtype rows are `bytes`; `decode` is a function that makes an array, or a dict of arrays, of them.
+    Without a dtype rows are `bytes`; `decode` is a function that turns them into an array, or a dict of arrays.
 
-    `verify` says when the hash of a record is looked at: at its "first" use, "always" or "never". With `mmap=False`
+    `verify` selects when the hash of a record is checked: at its "first" use, "always" or "never". With `mmap=False`
     files are read and not mapped: a mapped file that shrinks ends the process.
     """
 
@@ -61,21 +61,21 @@ class ARDataset(Source):
                 f"`verify` (={verify!r}) must be one of {', '.join(map(repr, VERIFY))}."
             )
         if decode is not None and (dtype is not None or shape is not None):
-            raise ArgumentError("`decode` makes the rows; `dtype` and `shape` go without it.")
+            raise ArgumentError("`decode` makes the rows; leave `dtype` and `shape` out.")
         if decode is not None and not callable(decode):
             raise ArgumentError(f"`decode` (={decode!r}) must be callable.")
-        kept = ChunkCache()
+        cache = ChunkCache()
         readers = [
-            open_reader(file, VERIFY[verify], bool(mmap), kept) for file in record_paths(path)
+            open_reader(file, VERIFY[verify], bool(mmap), cache) for file in record_paths(path)
         ]
         self._paths = [reader.path for reader in readers]
         slow = [str(reader.path) for reader in readers if isinstance(reader, PackageReader)]
         if slow:
             more = f" and {len(slow) - 1} more files" if len(slow) > 1 else ""
             warnings.warn(
-                f"{slow[0]}{more}: compressed with brotli or snappy, or transposed, and so read by the array_record "
-                "package, record by record. For speed rewrite it, by `write_array_record`, or by the package's "
-                "writer with the options 'group_size:1,zstd' or 'group_size:1,uncompressed'.",
+                f"{slow[0]}{more}: compressed with brotli or snappy, or transposed, so the array_record "
+                "package reads it, record by record. For speed rewrite it with `write_array_record`, or with the "
+                "package's writer and the options 'group_size:1,zstd' or 'group_size:1,uncompressed'.",
                 stacklevel=2,
             )
         if sum(map(len, readers)) == 0:
@@ -87,7 +87,7 @@ class ARDataset(Source):
                 raise ArgumentError(f"`pad_to` (={pad_to!r}) needs `dtype` and `shape`.")
             self.rows = ByteRows(readers)
             if decode is not None:
-                self.rows = ObjectSource(_Decoded(self.rows, decode))
+                self.rows = ObjectSource(_DecodedRecords(self.rows, decode))
             return
         element, sizes = described
         if sizes[:1] != (None,):
@@ -158,7 +158,7 @@ class ByteRows(Source):
         return found[0] if single else found
 
     def bytes_of(self, rows: Rows) -> list[bytes]:
-        """These records."""
+        """Return these records."""
         found = [b""] * len(rows)
         for owner, places in owners_of(rows, self._starts).items():
             numbers = rows[places] - self._starts[owner]
@@ -174,13 +174,13 @@ class ByteRows(Source):
 
 def _no_spec() -> ArgumentError:
     return ArgumentError(
-        "the records of these files are bytes, and nothing says what they stand for: give ARDataset `dtype` and "
+        "the records of these files are bytes of unknown content: give ARDataset `dtype` and "
         "`shape`, or `decode`, a function that makes an array of a record."
     )
 
 
-class _Decoded:
-    """Records through a function, for `ObjectSource`."""
+class _DecodedRecords:
+    """Records passed through `decode`, as rows for `ObjectSource`."""
 
     def __init__(self, rows: ByteRows, decode: Callable[[bytes], Any]) -> None:
         self._rows = rows
@@ -196,13 +196,15 @@ class _Decoded:
 def _described(
     readers: Sequence[Reader], dtype: DTypeLike | None, shape: Shape | None
 ) -> tuple[np.dtype[Any], tuple[int | None, ...]] | None:
-    """What records are: as the caller says, or as the files do; None for bytes."""
+    """Return the row spec from the caller or from the files; None for bytes."""
     noted = {str(reader.metadata.row): reader.metadata.row for reader in readers if len(reader)}
     if len(noted) > 1 and (dtype is None or shape is None):
         raise DataError(f"the files hold records of different kinds: {', '.join(noted)}.")
     row: Mapping[str, Any] = next((row for row in noted.values() if row), {})
     if row and not _valid(row):
-        raise DataError(f"the files say of their records what is no dtype and shape: {row}.")
+        raise DataError(
+            f"the files describe their records by something other than dtype and shape: {row}."
+        )
     if dtype is None:
         if shape is not None and row.get("dtype") is None:
             raise ArgumentError(f"`shape` (={shape!r}) needs a `dtype`.")
@@ -210,21 +212,19 @@ def _described(
         if dtype is None:
             return None
     try:
-        # NumPy knows bfloat16 and its like by name when this is imported.
+        # Importing this registers bfloat16 and similar dtypes with NumPy.
         import ml_dtypes  # noqa: F401
 
         element = np.dtype(dtype)
     except TypeError as error:
-        raise ArgumentError(f"`dtype` (={dtype!r}) is none: {error}") from error
+        raise ArgumentError(f"`dtype` (={dtype!r}) is not a dtype: {error}") from error
     check_dtype(element, "`dtype`")
     if shape is None:
         if row.get("shape") is None:
-            raise ArgumentError(
-                f"`dtype` (={dtype!r}) needs a `shape`; it is () for single numbers."
-            )
+            raise ArgumentError(f"`dtype` (={dtype!r}) needs a `shape`; use () for single numbers.")
         if row.get("dtype") is not None and np.dtype(row["dtype"]).itemsize != element.itemsize:
             raise ArgumentError(
-                f"the files hold {row['dtype']}, not {element}; give a `shape` as well to read them as that."
+                f"the files hold {row['dtype']}, not {element}; give a `shape` as well to read them as {element}."
             )
         shape = row["shape"]
     if not isinstance(shape, Sequence | np.ndarray):
@@ -234,13 +234,13 @@ def _described(
             isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0
         ):
             raise ArgumentError(
-                f"`shape` (={tuple(shape)}) must consist of integers of at least 0; the first may be None."
+                f"`shape` (={tuple(shape)!r}) must consist of integers of at least 0; the first may be None."
             )
     return element, tuple(size if size is None else int(size) for size in shape)
 
 
 def _valid(row: Mapping[str, Any]) -> bool:
-    """Whether what a file says of its records is a dtype and a shape."""
+    """Return True if a file describes its records by a dtype and a shape."""
     dtype, shape = row.get("dtype"), row.get("shape")
     if not isinstance(dtype, str) or not isinstance(shape, list):
         return False
@@ -249,7 +249,7 @@ def _valid(row: Mapping[str, Any]) -> bool:
         return (
             np.dtype(dtype).subdtype is None
             and all(type(size) is int and size >= 0 for size in known)
-            # Also an array without elements must not have more than that in its other axes.
+            # NumPy has this limit even for an array without elements.
             and math.prod(max(1, size) for size in known) * np.dtype(dtype).itemsize < 2**63
         )
     except (TypeError, ValueError, SyntaxError):
@@ -264,7 +264,7 @@ def _padding(spec: Spec, value: float) -> Array:
     row = np.zeros(spec.shape, spec.dtype)
     given = np.asarray(value)
     try:
-        # A float may be rounded, as everywhere in NumPy; anything else must be the same number afterwards.
+        # A float may be rounded, as everywhere in NumPy; any other type must keep its value exactly.
         if given.dtype.kind not in "biuf" and spec.dtype.kind != "c":
             raise TypeError(f"it is of dtype {given.dtype}")
         with np.errstate(over="raise", invalid="raise"):

@@ -1,4 +1,4 @@
-"""Records become chunks: so many together, compressed or as they are."""
+"""Encoding of records as chunks, compressed with zstd or plain."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from loaderx.kernels.framing import SIMPLE, VARINT_BYTES, write_heads
 from .inputs import Block, Bytes, Numbers, Records
 from .varints import varint, varints_of
 
-# What array_record's own writer takes, and says so in the footer.
+# The value of array_record's own writer, which notes it in the footer.
 WINDOW_LOG = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
-    """Chunks whose data are the pieces of memory of one row each; `owners` keep that memory."""
+    """Chunks, each with one row of pieces of memory; `owners` keep that memory alive."""
 
     kind: int
     records: Numbers
@@ -30,13 +30,13 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Encoding:
-    """Records -> chunks of `group` records, with zstd at a level or as they are."""
+    """Encoder of records into chunks of `group` records, by zstd at a level or uncompressed."""
 
     level: int | None
     group: int
 
     def encode(self, block: Block) -> Chunks:
-        """The chunks of a block of records; only the last may have fewer than `group`."""
+        """Return the chunks of a block of records; only the last may have fewer than `group`."""
         records = block()
         starts = np.arange(0, len(records.sizes), self.group)
         decoded = np.add.reduceat(records.sizes, starts)
@@ -45,14 +45,14 @@ class Encoding:
             owners, lengths = self._plain(records, decoded, counts)
         else:
             owners, lengths = self._compressed(self.level, records, decoded, counts)
-        # A column for each piece of memory, which holds the parts of the chunks side by side.
+        # A column for each piece of memory, which holds that part of all chunks in sequence.
         ends = np.cumsum(lengths, axis=0)
         bases = np.array([owner.ctypes.data for owner in owners], np.int64)
         return Chunks(SIMPLE, counts, decoded, bases + ends - lengths, lengths, owners)
 
     @property
     def options(self) -> str:
-        """As array_record spells them: its data source, and Grain with it, looks for the group size there."""
+        """Options in the spelling of array_record: its data source and Grain read the group size from them."""
         codec = (
             "uncompressed" if self.level is None else f"zstd:{self.level},window_log:{WINDOW_LOG}"
         )
@@ -82,7 +82,7 @@ class Encoding:
             first += count
             end = int(ends[first - 1])
             sizes = varints[begin:end].tobytes()
-            # Records of one size have the same head, and most files have no other.
+            # Records of one size have the same head, and most files have records of one size.
             if sizes not in heads:
                 packed = varint(len(sizes)) + compress(sizes)
                 heads[sizes] = b"z" + varint(len(packed)) + packed + varint(size)
@@ -93,7 +93,7 @@ class Encoding:
 
 
 def _compressor(level: int) -> Callable[[Any], bytes]:
-    # Of a thread's own: a compressor must not be used by two at once.
+    # One per thread: a compressor must not be used by two threads at once.
     parameters = zstandard.ZstdCompressionParameters(
         compression_level=level, window_log=WINDOW_LOG, write_content_size=True
     )

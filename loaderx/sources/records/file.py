@@ -1,4 +1,4 @@
-"""One ArrayRecord file: opened, its index read, and its records found."""
+"""ArrayRecord file: opening, index, and positions of its records."""
 
 import json
 import mmap
@@ -26,7 +26,7 @@ Verify = Literal["always", "first", "never"]
 VERIFY: dict[str, int] = {"never": chunks.NEVER, "first": chunks.FIRST, "always": chunks.ALWAYS}
 
 REASONS = {
-    chunks.OUTSIDE: "its chunk reaches beyond its place in the file",
+    chunks.OUTSIDE: "its chunk extends beyond its range in the file",
     chunks.HEADER_HASH: "the hash of its chunk's header is wrong",
     chunks.DATA_HASH: "the hash of its chunk's data is wrong",
     chunks.KIND: "its chunk is of a kind that only the array_record package reads, unlike the first of the file",
@@ -38,12 +38,12 @@ REASONS = {
 
 
 class ForeignKindError(DataError):
-    """A chunk is intact, but of a kind that the kernels do not read."""
+    """Intact chunk of a kind that the kernels do not read."""
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a file says about itself besides its records."""
+    """Description of a file besides its records."""
 
     records: int
     chunks: int
@@ -52,21 +52,21 @@ class Metadata:
 
 
 class RecordFile:
-    """An open file. It is mapped, or read with `preadv` if it must be expected to shrink."""
+    """Open file, mapped, or read with `preadv` if it may shrink."""
 
     def __init__(self, path: Path, verify: int, mapped: bool) -> None:
         self.path = path
         self.verify = verify
-        # Absolute: where it is opened again, the current folder may be another one.
+        # Absolute: the current folder may be another one when the file is opened again.
         self._arguments = path.absolute(), verify, mapped
         with open_file(path, "an ArrayRecord file") as file:
             self.size = os.fstat(file.fileno()).st_size
             if self.size < 2 * BLOCK or self.size % BLOCK:
                 raise DataError(
-                    f"{path} is truncated, or not an ArrayRecord file: it has {self.size} bytes, and those "
+                    f"{path} is truncated, or not an ArrayRecord file: it has {self.size} bytes, and ArrayRecord files "
                     f"have a multiple of {BLOCK}, at least {2 * BLOCK}. Was its writer closed?"
                 )
-            # It keeps the file open, also when the path names another one by then.
+            # The mapping keeps the file open even if the path names another file later.
             self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if mapped else None
             if not mapped:
                 self._number = os.dup(file.fileno())
@@ -77,28 +77,28 @@ class RecordFile:
         values, ends = self._read_part(footer, self.size - BLOCK, "its footer")
         self.metadata = self._read_metadata(values, ends)
         self._read_index(values, ends, footer)
-        # The footer of 10 million records would keep 100 MB of this thread's memory.
+        # Release the buffer: the footer of 10 million records would keep 100 MB of this thread's memory.
         worker(0).grow(0)
-        # One bit for every chunk that compiled code has read, and that was verified here.
-        self.seen = np.zeros(len(self.offsets) // 8 + 1, np.uint8)
-        self._verified = np.zeros_like(self.seen)
+        # One bit for each chunk: verified by compiled code, and verified here.
+        self.verified_by_kernels = np.zeros(len(self.offsets) // 8 + 1, np.uint8)
+        self._verified = np.zeros_like(self.verified_by_kernels)
 
     def __len__(self) -> int:
         return self.metadata.records
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "RecordFile":
-        return self  # Nobody writes to what is mapped.
+        return self  # Mapped memory is read-only.
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened, (RecordFile, self._arguments, self.metadata)
 
     @property
     def largest_chunk(self) -> int:
-        """Bytes between the beginnings of two chunks, at most."""
+        """Largest distance between the beginnings of two chunks, in bytes."""
         return int(np.diff(self.offsets).max(initial=0))
 
     def check_size(self) -> None:
-        """Raise if a mapped file shrank: to touch the missing part would end the process."""
+        """Raise if a mapped file shrank: touching the missing part would end the process."""
         if self._mapping is not None and self._mapping.size() < self.size:
             raise DataError(
                 f"{self.path} shrank from {self.size} to {self._mapping.size()} bytes while it was mapped; "
@@ -106,7 +106,7 @@ class RecordFile:
             )
 
     def memory(self, begin: int, end: int) -> tuple[Any, int]:
-        """These bytes of the file: what keeps them, and where the first byte of the file would lie before them."""
+        """Return the owner of these bytes of the file, and the address that byte 0 of the file has or would have."""
         if self._mapping is not None:
             self.check_size()
             return self._mapping, self.base
@@ -126,21 +126,21 @@ class RecordFile:
             done += count
 
     def read_chunk(self, number: int) -> tuple[Bytes, Numbers]:
-        """The bytes of all records of a chunk, and where each ends."""
+        """Return the bytes of all records of a chunk, and the end of each."""
         first = int(number * self.group)
         return self._read_part(
             int(self.offsets[number]), int(self.offsets[number + 1]), f"record {first}", number
         )
 
     def shortcut(self, size: int) -> int:
-        """The byte of its chunk that a record of so many bytes begins at, if none is compressed, or 0."""
+        """Offset in its chunk of an uncompressed record of that size, or 0 if a record is compressed."""
         if ",uncompressed," not in f",{self.metadata.options},":
             return 0
-        # Behind the chunk's header: the kind of compression, how long the size is, and the size, of 7 bits per byte.
+        # After the chunk's header: the kind of compression, the length of the size, and the size, of 7 bits per byte.
         return CHUNK_HEADER + 2 + max(1, -(-size.bit_length() // 7))
 
     def failure(self, what: str, reason: int) -> DataError:
-        """What to raise if a chunk could not be read."""
+        """Return the exception for a chunk that could not be read."""
         return DataError(f"{self.path}, {what}: {REASONS[reason]}.")
 
     def _read_part(
@@ -156,13 +156,13 @@ class RecordFile:
             raise self.failure(what, status)
         records, decoded = (int(own.words[word]) for word in (chunks.RECORDS, chunks.DECODED))
         if number is not None:
-            # A hash says that a chunk is intact, not that it is in its place: blocks may have been exchanged.
+            # The hash shows that a chunk is intact, not that it is in its place: blocks may have been exchanged.
             expected = min(self.group, len(self) - number * self.group), int(self.sizes[number])
             if (records, decoded) != expected:
                 raise self.failure(what, chunks.MISPLACED)
             self._verified[number >> 3] |= np.uint8(1 << (number & 7))
         try:
-            # Ten bytes is the longest that a size can be written as.
+            # A size has at most ten bytes.
             sizes = np.empty(10 * records, np.uint8)
             ends, values = np.empty(records, np.int64), np.empty(decoded, np.uint8)
         except (MemoryError, ValueError) as error:
@@ -177,12 +177,12 @@ class RecordFile:
         return values, ends
 
     def must_verify(self, number: int) -> bool:
-        """Whether the hashes of a chunk are to be looked at."""
+        """Return True if the hashes of a chunk are to be checked."""
         verified = self._verified[number >> 3] >> (number & 7) & 1
         return self.verify == chunks.ALWAYS or (self.verify == chunks.FIRST and not verified)
 
     def _read_postscript(self) -> int:
-        """The position of the footer."""
+        """Return the position of the footer."""
         begin = self.size - BLOCK
         try:
             values, ends = self._read_part(begin, self.size, "its postscript")
@@ -194,7 +194,7 @@ class RecordFile:
         try:
             fields = dict(messages(values[: ends[0]].tobytes()))
         except (IndexError, ValueError):
-            # So it is where a file was cut off before a chunk that begins with its block.
+            # The bytes are not a message: the file may be cut off before a chunk that begins with its block.
             fields = {}
         footer = fields.get(1)
         if (
@@ -213,7 +213,7 @@ class RecordFile:
             inner = dict(messages(fields[1]))
             row = json.loads(fields[CONTENT_FIELD]) if CONTENT_FIELD in fields else None
             records, count = inner.get(3, 0), inner.get(2, 0)
-            # Files from before 2022 have no options.
+            # Files written before 2022 do not have options.
             options = inner.get(4, b"").decode()
         except (
             IndexError,
@@ -233,17 +233,17 @@ class RecordFile:
         return Metadata(records, count, options, row if isinstance(row, dict) else None)
 
     def _read_index(self, values: Bytes, ends: Numbers, footer: int) -> None:
-        """The offset of every chunk, how many records it has, and how many bytes these have."""
+        """Read the offset of every chunk, its number of records and their size."""
         count = self.metadata.chunks
         offsets = np.empty(count + 1, np.int64)
         sizes, counts = np.empty(count, np.int64), np.empty(count, np.int64)
         wrong = int(chunks.read_index(values, ends, offsets[:-1], sizes, counts))
         if wrong >= 0:
-            raise DataError(f"{self.path}: entry {wrong} of its footer is none of a chunk.")
+            raise DataError(f"{self.path}: entry {wrong} of its footer does not describe a chunk.")
         offsets[-1] = footer
         self.group = int(counts[0]) if count else 1
         beginnings = offsets[:-1]
-        # A chunk may be shorter than the others only if it is the last.
+        # Only the last chunk may have fewer records than the others.
         regular = (
             self.group > 0
             and np.all(counts[:-1] == self.group)
@@ -263,24 +263,24 @@ class RecordFile:
                 f"{self.path}: the offsets of chunks in its footer contradict one another."
             )
         self.offsets = offsets
-        # Of records where a chunk is one, of chunks otherwise; there may be many.
+        # Sizes of records if each chunk has one record, otherwise of chunks; there may be many.
         small = sizes.max(initial=0) <= np.iinfo(np.uint32).max
         self.sizes: NDArray[np.integer[Any]] = sizes.astype(np.uint32) if small else sizes
 
 
 def reopened(kind: Any, arguments: tuple[Any, ...], metadata: Metadata) -> Any:
-    """Open a file again, of which records are expected as they were when it was pickled."""
+    """Open a file again and raise if its records are not as they were when it was pickled."""
     file = kind(*arguments)
     if file.metadata != metadata:
         raise DataError(
-            f"{file.path} has changed since a data set of it was pickled: it held {metadata.records} records, and "
-            f"now {file.metadata.records}, or others. Open it anew."
+            f"{file.path} has changed since a data set of it was pickled: it held {metadata.records} records; "
+            f"now it has {file.metadata.records} records, or other ones. Open it anew."
         )
     return file
 
 
 def messages(message: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of a protobuf message: numbers, and bytes."""
+    """Yield the fields of a protobuf message: numbers and bytes."""
     place = 0
 
     def varint() -> int:

@@ -1,4 +1,4 @@
-"""What stands behind the last record: the footer, and the postscript by which readers find it."""
+"""Footer of an ArrayRecord file, and the postscript that points to it."""
 
 from collections.abc import Iterator
 
@@ -7,20 +7,20 @@ import numpy as np
 from loaderx.kernels.framing import ENTRY_BYTES, write_entries
 
 from .content import Content
-from .cursor import FileCursor, Placed, padding_from
+from .cursor import FileCursor, PlacedChunks, padding_from
 from .encoding import Chunks, Encoding
 from .format import CONTENT_FIELD, MAGIC
-from .inputs import Numbers, Records, joined
+from .inputs import Numbers, Records, joined_records
 from .varints import field, varint
 
-# Of chunks: where each begins, how many bytes its records have, and how many it has.
+# Of each chunk: its position, the size of its records in bytes, and their number.
 Entries = tuple[Numbers, Numbers, Numbers]
 
 
 def trailer(
     cursor: FileCursor, index: list[Entries], encoding: Encoding, content: Content
-) -> Iterator[Placed]:
-    """All that is still to be written when every record is."""
+) -> Iterator[PlacedChunks]:
+    """Return the bytes that follow the last record."""
     footer = _footer(index, encoding, content)
     postscript = _postscript(cursor.position)
     for chunks in (footer, postscript):
@@ -29,7 +29,7 @@ def trailer(
 
 
 def _footer(index: list[Entries], encoding: Encoding, content: Content) -> Chunks:
-    """The chunk that says what is in the file and where each chunk begins."""
+    """Return the chunk with the metadata of the file and the position of each chunk."""
     begins, decoded, records = (np.concatenate(parts) for parts in zip(*index, strict=True))
     counts = b"\x10" + varint(len(begins)) + b"\x18" + varint(int(records.sum()))
     version = b"\x08\x01"
@@ -46,6 +46,6 @@ def _footer(index: list[Entries], encoding: Encoding, content: Content) -> Chunk
 
 
 def _postscript(footer_offset: int) -> Chunks:
-    """The chunk in the last block, by which readers find the footer; the format wants it three times."""
+    """Return the chunk in the last block that points to the footer; the format requires it three times."""
     message = b"\x08" + varint(footer_offset) + b"\x10" + varint(MAGIC)
-    return Encoding(None, 3).encode(lambda: joined([message] * 3))
+    return Encoding(None, 3).encode(lambda: joined_records([message] * 3))

@@ -1,8 +1,8 @@
-"""Numbers of the ArrayRecord format that both sides need, beside those of Riegeli in kernels/blocks.py."""
+"""Constants of the ArrayRecord format for reader and writer; those of Riegeli are in kernels/blocks.py."""
 
-# In the postscript, which names the footer.
+# In the postscript, which points to the footer.
 MAGIC = 0x71930E704FDAE05E
-# Where a first chunk can begin: behind the signature.
+# Earliest position of a chunk: after the signature.
 FIRST_CHUNK = 64
-# The field of the footer's metadata that says dtype and shape of records; other readers skip what they do not know.
+# Field of the footer's metadata with dtype and shape of the records; other readers skip unknown fields.
 CONTENT_FIELD = 1000

@@ -1,4 +1,4 @@
-"""What goes into a file: rows of an array or records of an iterable, as blocks of bytes."""
+"""Input of the writer: rows of an array or records of an iterable, as blocks of bytes."""
 
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ from .content import Content, check_storable
 Numbers = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
-# What a record costs besides its bytes, so that a block of empty ones has an end too.
+# Overhead of a record, so that a block of empty records ends, too.
 RECORD_BYTES = 64
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records side by side."""
+    """Records in one piece of memory."""
 
     values: Bytes
     sizes: Numbers
 
 
-# Making a block is left to the threads.
+# A function, because the threads make the block.
 Block = Callable[[], Records]
 
 
 class ArrayInput:
-    """The rows of an array."""
+    """Rows of an array."""
 
     def __init__(self, array: NDArray[Any], group: int, check: Callable[[], None]) -> None:
         self.count: int | None = len(array)
@@ -40,20 +40,20 @@ class ArrayInput:
         self._dtype = array.dtype.newbyteorder("<")
 
     def content(self) -> Content:
-        """What the records hold."""
+        """Content of the records."""
         return Content(self._dtype, self._array.shape[1:])
 
     def blocks(self, nbytes: int) -> Iterator[Block]:
-        """Parts of the array of some `nbytes`, each of whole chunks."""
+        """Yield parts of the array of about `nbytes`, each of whole chunks."""
         chunk = self._group * (self._array[:1].nbytes + RECORD_BYTES)
         step = self._group * max(1, nbytes // chunk)
         for start in range(0, len(self._array), step):
             self._check()
-            yield partial(straightened, self._array[start : start + step], self._dtype)
+            yield partial(contiguous_records, self._array[start : start + step], self._dtype)
 
 
 class IterableInput:
-    """The records of an iterable, of which nothing is known before."""
+    """Records of an iterable, of unknown number and content."""
 
     def __init__(self, data: Iterable[Any], group: int, given: Content | None) -> None:
         self.count = len(data) if isinstance(data, Sized) else None
@@ -61,24 +61,24 @@ class IterableInput:
         self._content: Content | None = None
 
     def content(self) -> Content:
-        """What the records hold, once all of them were seen."""
+        """Content of the records, known after all of them were read."""
         return self._given or self._content or Content()
 
     def blocks(self, nbytes: int) -> Iterator[Block]:
-        """Records gathered to blocks of some `nbytes`, each of whole chunks."""
+        """Yield blocks of records of about `nbytes`, each of whole chunks."""
         gathered: list[bytes] = []
         size = 0
         for number, record in enumerate(self._data):
             gathered.append(self._bytes_of(number, record))
             size += len(gathered[-1]) + RECORD_BYTES
             if size >= nbytes and len(gathered) % self._group == 0:
-                yield partial(joined, gathered)
+                yield partial(joined_records, gathered)
                 gathered, size = [], 0
         if gathered:
-            yield partial(joined, gathered)
+            yield partial(joined_records, gathered)
 
     def _bytes_of(self, number: int, record: Any) -> bytes:
-        """One record, copied: many generators fill the same array again and again."""
+        """Return a copy of one record: many generators fill the same array again and again."""
         if isinstance(record, bytes | bytearray | memoryview):
             value, content = bytes(record), Content()
         elif hasattr(record, "__array__"):
@@ -88,7 +88,7 @@ class IterableInput:
             value = array.astype(content.dtype, copy=False).tobytes()
         else:
             raise TypeError(
-                f"record {number} of `data` is a {type(record).__name__}: records are arrays or bytes."
+                f"record {number} of `data` is a {type(record).__name__}; records must be arrays or bytes."
             )
         self._check(number, content, len(value))
         return value
@@ -98,11 +98,11 @@ class IterableInput:
             if content.dtype is not None:
                 raise ArgumentError(
                     f"`dtype` (={self._given.dtype}) and `shape` are for records of bytes, and record "
-                    f"{number} of `data` is {content}, an array."
+                    f"{number} of `data` is {content}, an array; leave them out."
                 )
             if not self._given.fits(nbytes):
                 raise DataError(
-                    f"record {number} of `data` has {nbytes} bytes, which is not {self._given}."
+                    f"record {number} of `data` has {nbytes} bytes, which does not fit {self._given}."
                 )
         elif self._content is None:
             self._content = content
@@ -110,19 +110,19 @@ class IterableInput:
             if not self._content.admits(content):
                 raise DataError(
                     f"record {number} of `data` is {content}, and those before it are {self._content}: "
-                    "records of one file have one dtype, and one shape but for the first axis."
+                    "records of one file must have one dtype, and one shape but for the first axis."
                 )
             self._content = Content(content.dtype, (None, *content.shape[1:]))
 
 
-def straightened(rows: NDArray[Any], dtype: np.dtype[Any]) -> Records:
-    """Rows of an array in C order, in one piece of memory."""
+def contiguous_records(rows: NDArray[Any], dtype: np.dtype[Any]) -> Records:
+    """Return rows of an array in C order, in one piece of memory."""
     straight = np.ascontiguousarray(rows, dtype)
     sizes = np.full(len(straight), straight[:1].nbytes, np.int64)
     return Records(straight.reshape(-1).view(np.uint8), sizes)
 
 
-def joined(records: list[bytes]) -> Records:
-    """Records in one piece of memory."""
+def joined_records(records: list[bytes]) -> Records:
+    """Return records in one piece of memory."""
     sizes = np.fromiter(map(len, records), np.int64, len(records))
     return Records(np.frombuffer(b"".join(records), np.uint8), sizes)

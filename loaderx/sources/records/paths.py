@@ -1,4 +1,4 @@
-"""The files that a path, a pattern or a list of these stands for."""
+"""Expansion of a path, a pattern, a set of shards or a list of these to files."""
 
 import glob
 import os
@@ -14,7 +14,7 @@ COUNTED = re.compile(r"(?P<name>.+)@(?P<count>\d+)", re.DOTALL)
 
 
 def record_paths(path: PathLike | Sequence[PathLike]) -> list[Path]:
-    """A file, `name*.ar`, `name@4` or `name` for the files name-00000-of-00004 and so on, or a list of all these."""
+    """Return the files of a path, `name*.ar`, `name@4` or `name` for name-00000-of-00004 ..., or a list of these."""
     if isinstance(path, str | os.PathLike):
         return _expanded(os.fspath(path))
     if not isinstance(path, list | tuple):
@@ -23,7 +23,7 @@ def record_paths(path: PathLike | Sequence[PathLike]) -> list[Path]:
         raise ArgumentError("`path` is an empty list; name at least one file.")
     for one in path:
         if not isinstance(one, str | os.PathLike):
-            raise ArgumentError(f"`path` has {one!r} in it, which is not a path.")
+            raise ArgumentError(f"`path` contains {one!r}, which is not a path.")
     return [file for one in path for file in _expanded(os.fspath(one))]
 
 
@@ -42,7 +42,7 @@ def _expanded(name: str) -> list[Path]:
     else:
         found = _shards(f"{glob.escape(name)}-*-of-*")
     if not found:
-        raise FileNotFoundError(f"there is no file {name!r}, nor one that it is a pattern for")
+        raise FileNotFoundError(f"there is no file {name!r}, and no file matches it as a pattern")
     _check_complete(found)
     return found
 
@@ -53,7 +53,7 @@ def _shards(pattern: str) -> list[Path]:
 
 
 def _place(file: Path) -> tuple[str, int, str]:
-    """Files of a set by their number, which may be written without zeros in front; others by name."""
+    """Sort key: the files of a set by their number, which may lack leading zeros; others by name."""
     match = SHARD.match(str(file))
     return (match["name"], int(match["number"]), str(file)) if match else (str(file), 0, "")
 
@@ -64,7 +64,7 @@ def _count(file: Path) -> int:
 
 
 def _check_complete(files: Sequence[Path]) -> None:
-    """Refuse patterns that find some of the files of a set only, or those of two sets."""
+    """Refuse patterns that match only some of the files of a set, or files of two sets."""
     matches = [SHARD.match(str(file)) for file in files]
     shards = [match for match in matches if match is not None]
     for name in {match["name"] for match in shards}:
@@ -78,5 +78,5 @@ def _check_complete(files: Sequence[Path]) -> None:
         missing = set(range(counts.pop())) - {int(match["number"]) for match in own}
         if missing:
             raise DataError(
-                f"{name}: of {own[0]['count']} files these are missing: {sorted(missing)}."
+                f"{name}: these of {own[0]['count']} files are missing: {sorted(missing)}."
             )

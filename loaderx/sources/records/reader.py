@@ -1,4 +1,4 @@
-"""Ways to the records of a file: by compiled code one by one, in groups, or by the array_record package."""
+"""Readers of one file: by compiled code record by record, in groups, or by the array_record package."""
 
 import os
 import threading
@@ -17,12 +17,12 @@ from loaderx.kernels import chunks
 
 from .file import Bytes, ForeignKindError, Metadata, Numbers, RecordFile, reopened
 
-# Decompressed chunks that are kept because the next batch may need them again.
-KEPT_BYTES = 128 * 1024 * 1024
+# Size of the cache of decompressed chunks, which the next batch may need again.
+CACHE_BYTES = 128 * 1024 * 1024
 
 
 class Reader(ABC):
-    """The records of one file."""
+    """Reader of the records of one file."""
 
     path: Path
     metadata: Metadata
@@ -31,20 +31,20 @@ class Reader(ABC):
         return self.metadata.records
 
     def check_size(self) -> None:
-        """Raise if the file shrank and is mapped."""
+        """Raise if a mapped file shrank."""
         return
 
     @abstractmethod
     def records(self, numbers: Sequence[int]) -> list[Bytes]:
-        """The bytes of these records."""
+        """Return these records."""
 
     def sizes(self, numbers: Numbers) -> Numbers:
-        """How many bytes these records have."""
+        """Return the sizes of these records in bytes."""
         return np.array([len(record) for record in self.records(numbers.tolist())], np.int64)
 
 
 class DirectReader(Reader):
-    """A file of one record per chunk."""
+    """Reader of a file of one record per chunk."""
 
     def __init__(self, file: RecordFile) -> None:
         self.file = file
@@ -65,7 +65,7 @@ class DirectReader(Reader):
 
 
 class ChunkCache:
-    """Decompressed chunks of all files of a data set, those used last. Threads that need one at once wait for it."""
+    """LRU cache of decompressed chunks of all files of a data set. Threads that need one chunk at once read it once."""
 
     def __init__(self) -> None:
         self._chunks: OrderedDict[tuple[RecordFile, int], tuple[Bytes, Numbers]] = OrderedDict()
@@ -77,7 +77,7 @@ class ChunkCache:
         return ChunkCache, ()
 
     def chunk(self, file: RecordFile, number: int) -> tuple[Bytes, Numbers]:
-        """A chunk of a file, which is read unless it is kept."""
+        """Return a chunk of a file, which is read if it is not in the cache."""
         key = (file, number)
         with self._lock:
             if key in self._chunks:
@@ -93,12 +93,12 @@ class ChunkCache:
                 chunk = file.read_chunk(number)
                 size = chunk[0].nbytes + chunk[1].nbytes
                 with self._lock:
-                    # A thread that waited until the chunk was there, and gone again, reads beside one that came later:
-                    # both must not count.
-                    if size <= KEPT_BYTES and key not in self._chunks:
+                    # A thread that waited until the chunk was in the cache and evicted again may read at the same time
+                    # as a later thread: only one of them may count.
+                    if size <= CACHE_BYTES and key not in self._chunks:
                         self._chunks[key] = chunk
                         self._bytes += size
-                    while self._bytes > KEPT_BYTES:
+                    while self._bytes > CACHE_BYTES:
                         _, (values, ends) = self._chunks.popitem(last=False)
                         self._bytes -= values.nbytes + ends.nbytes
             finally:
@@ -108,45 +108,45 @@ class ChunkCache:
 
 
 class GroupReader(Reader):
-    """A file of several records per chunk, of which all must be decompressed for any of them."""
+    """Reader of a file of several records per chunk, which are decompressed together."""
 
-    def __init__(self, file: RecordFile, kept: ChunkCache) -> None:
+    def __init__(self, file: RecordFile, cache: ChunkCache) -> None:
         self._file = file
         self.path = file.path
         self.metadata = file.metadata
-        self._kept = kept
+        self._cache = cache
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return GroupReader, (self._file, self._kept)
+        return GroupReader, (self._file, self._cache)
 
     def records(self, numbers: Sequence[int]) -> list[Bytes]:
         wanted = np.asarray(numbers, np.int64)
         groups = wanted // self._file.group
         found: list[Bytes] = [np.empty(0, np.uint8)] * len(wanted)
-        # One after the other: a batch may need more chunks than there is memory for.
+        # One after the other: the chunks of a batch may need more memory than there is.
         for group in np.unique(groups).tolist():
-            values, ends = self._kept.chunk(self._file, group)
+            values, ends = self._cache.chunk(self._file, group)
             for place in np.flatnonzero(groups == group):
                 number = int(wanted[place] - group * self._file.group)
                 if number >= len(ends):
                     raise self._file.failure(f"record {wanted[place]}", chunks.CONTRADICTION)
                 start = int(ends[number - 1]) if number else 0
-                # A copy, or the whole chunk would stay.
+                # A copy: a view would keep the whole chunk alive.
                 found[place] = values[start : ends[number]].copy()
         return found
 
 
 class PackageReader(Reader):
-    """A file that only the array_record package reads."""
+    """Reader of a file by the array_record package."""
 
     def __init__(self, path: Path) -> None:
         from array_record.python.array_record_module import ArrayRecordReader
 
         self.path = path
         self._absolute = path.absolute()
-        # It does not say whether several threads may use one.
+        # The package does not document whether several threads may use one reader.
         self._threads = threading.local()
-        # By number: the path may name another file, or none, when another thread begins to read.
+        # By descriptor: the path may name another file, or none, when another thread begins to read.
         number = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, number)
         self._open: Callable[[], Any] = lambda: ArrayRecordReader(f"/dev/fd/{number}")
@@ -174,24 +174,24 @@ class PackageReader(Reader):
         return [np.frombuffer(record, np.uint8) for record in found]
 
 
-def open_reader(path: Path, verify: int, mapped: bool, kept: ChunkCache) -> Reader:
-    """The fastest way there is to the records of a file."""
+def open_reader(path: Path, verify: int, mapped: bool, cache: ChunkCache) -> Reader:
+    """Return the fastest reader for the records of a file."""
     file = None
     try:
         file = RecordFile(path, verify, mapped)
         if len(file):
-            # The chunks of a file are all of one kind. If this one is damaged, that is said when it is read.
+            # All chunks of a file are of one kind. If this one is damaged, a read of it raises later.
             file.read_chunk(0)
     except ForeignKindError:
         return PackageReader(path)
     except DataError:
         if file is None:
             raise
-    return DirectReader(file) if file.group == 1 else GroupReader(file, kept)
+    return DirectReader(file) if file.group == 1 else GroupReader(file, cache)
 
 
 def as_row(record: Bytes, row: NDArray[np.uint8], step: int, padding: Bytes) -> int:
-    """Copy a record into the memory of a row; 0, or why it does not fit."""
+    """Copy a record into the memory of a row; return 0, or the reason why it does not fit."""
     if step == 0 and len(record) != len(row):
         return chunks.ROW_SIZE
     if step > 0 and len(record) % step:

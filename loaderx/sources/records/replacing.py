@@ -1,4 +1,4 @@
-"""Atomic replacement: a file that appears under its name when it is complete, and not before."""
+"""Atomic replacement: a file appears under its name when it is complete, and not before."""
 
 import contextlib
 import fcntl
@@ -14,23 +14,23 @@ from typing import BinaryIO
 
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
-    """Open a new file that replaces `path` at the end; without such an end it is removed.
+    """Open a new file that replaces `path` at the end of the block; after an exception it is removed.
 
-    It grows beside `path` under a hidden name, locked by its process. What processes that were killed left of such
-    files is removed first: the kernel released their locks.
+    It is written next to `path` under a hidden name, and locked by its process. First, unfinished files of processes
+    that were killed are removed: the kernel released their locks.
     """
     remove_abandoned(path)
     with contextlib.ExitStack() as cleanup:
         unfinished, file = _new_locked(path)
         cleanup.callback(unfinished.unlink, missing_ok=True)
-        # Closed last, so that no other process takes the file for an abandoned one meanwhile.
+        # Closed last, so that no other process removes the file as abandoned meanwhile.
         with file:
             try:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
             except OSError as error:
-                # Writing to an open file does not say which one: a full disk has to be found.
+                # An error of writing to an open file has no name, but the user must find the full disk.
                 error.filename = error.filename or str(path)
                 raise
             unfinished.replace(path)
@@ -38,15 +38,15 @@ def replacing(path: Path) -> Generator[BinaryIO]:
 
 
 def remove_abandoned(path: Path) -> None:
-    """Remove unfinished files of processes that ended before they could."""
+    """Remove unfinished files of processes that ended early."""
     ours = re.compile(rf"\.{re.escape(path.name[:40])}\.[0-9a-f]{{12}}\.unfinished")
     try:
         names = [name for name in os.listdir(path.parent) if ours.fullmatch(name)]  # noqa: PTH208 - names of many
     except OSError:
-        return  # A folder may be written without being readable.
+        return  # A folder may be writable but not readable.
     for name in names:
         file = path.with_name(name)
-        # Those of others, removed meanwhile, or in use.
+        # The file belongs to somebody else, was removed meanwhile, or is in use.
         with contextlib.suppress(OSError):
             handle = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
@@ -58,7 +58,7 @@ def remove_abandoned(path: Path) -> None:
 
 
 def is_same(handle: int, path: Path) -> bool:
-    """Whether a path still names the file that is open."""
+    """Return True if a path still names the file that is open."""
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:
@@ -68,12 +68,12 @@ def is_same(handle: int, path: Path) -> bool:
 def _new_locked(path: Path) -> tuple[Path, BinaryIO]:
     while True:
         unfinished = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}.unfinished")
-        # Not `tempfile`: its files are for their owner only, those of `open` for whom the umask says.
+        # Not `tempfile`: its files are readable by their owner only, those of `open` follow the umask.
         file = unfinished.open("xb")
-        # Some network file systems have no locks: there nothing is ever taken for abandoned.
+        # Some network file systems lack locks: there no file counts as abandoned.
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
-        # Another process may have found it before it was locked.
+        # Another process may have removed it before it was locked.
         if is_same(file.fileno(), unfinished):
             return unfinished, file
         file.close()

@@ -1,4 +1,4 @@
-"""Records of ArrayRecord files as rows that compiled code fetches."""
+"""Rows of ArrayRecord files that compiled code reads."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from .worker import worker
 
 
 class RecordRows(AddressableSource):
-    """Rows of one shape; of records of any length along the first axis if `padding` is a row to fill them up from."""
+    """Rows of one shape. `padding` is a row that fills up records of any length along the first axis, or None."""
 
     def __init__(
         self, readers: Sequence[Reader], stored: Spec, verify: int, padding: NDArray[Any] | None
@@ -39,7 +39,7 @@ class RecordRows(AddressableSource):
         )
         direct = [reader for reader in readers if isinstance(reader, DirectReader)]
         self._direct = len(direct) == len(readers)
-        # Asking all of so few files for their size takes less time than finding out which of them a batch needs.
+        # Checking the sizes of this many files is faster than finding out which of them a batch needs.
         few = len(direct) <= FEW_FILES
         self._mapped = self._direct and few and all(reader.file.base for reader in direct)
         self._scratch = max((reader.file.largest_chunk for reader in direct), default=0)
@@ -59,7 +59,12 @@ class RecordRows(AddressableSource):
         for number, reader in enumerate(readers):
             if isinstance(reader, DirectReader):
                 self._settings[number] = (
-                    *(verify, reader.file.seen.ctypes.data, stored.nbytes, self._step),
+                    *(
+                        verify,
+                        reader.file.verified_by_kernels.ctypes.data,
+                        stored.nbytes,
+                        self._step,
+                    ),
                     *(self._padding.ctypes.data, stored.dtype.alignment),
                     reader.file.shortcut(stored.nbytes) if padding is None else 0,
                     0 if padding is None else sizes[number].ctypes.data,
@@ -71,7 +76,7 @@ class RecordRows(AddressableSource):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Addresses are those of the files that are opened then, as are the sizes of their records.
+        # No addresses and no sizes of records: they follow from the files that are opened again.
         return checked_rows, (self._readers, *self._arguments)
 
     @property
@@ -92,7 +97,7 @@ class RecordRows(AddressableSource):
 
     @property
     def splittable(self) -> bool:
-        # Threads that share a batch would decompress the same chunks.
+        # Otherwise threads that share a batch would decompress the same chunks.
         return self._direct
 
     def __len__(self) -> int:
@@ -109,7 +114,7 @@ class RecordRows(AddressableSource):
             for reader in self._readers:
                 reader.check_size()
         else:
-            hold += self._bring(rows, entries)
+            hold += self._read_unreachable(rows, entries)
         return RowAddresses(
             addresses,
             fetcher=function_address(chunks.read_record, 3),
@@ -118,8 +123,8 @@ class RecordRows(AddressableSource):
             failure=lambda place, reason: self._failure(int(rows[place]), reason),
         )
 
-    def _bring(self, rows: Rows, entries: NDArray[np.int64]) -> list[Any]:
-        """What compiled code cannot reach, into memory where it can."""
+    def _read_unreachable(self, rows: Rows, entries: NDArray[np.int64]) -> list[Any]:
+        """Read the records that compiled code cannot reach into memory."""
         hold: list[Any] = []
         for owner, places in owners_of(rows, self._starts).items():
             reader = self._readers[owner]
@@ -135,7 +140,7 @@ class RecordRows(AddressableSource):
     def _read_rows(
         self, reader: Reader, rows: Rows, entries: NDArray[np.int64], places: Rows, owner: int
     ) -> NDArray[np.uint8]:
-        """Rows by a reader that gives records."""
+        """Return rows of a reader that returns records."""
         memory = np.empty((len(places), len(self._padding)), np.uint8)
         numbers = rows[places] - self._starts[owner]
         for place, record in enumerate(reader.records(numbers.tolist())):
@@ -165,17 +170,17 @@ class RecordRows(AddressableSource):
 def checked_rows(
     readers: Sequence[Reader], stored: Spec, verify: int, padding: NDArray[Any] | None
 ) -> RecordRows:
-    """Rows of files whose records are of the right size, as far as the index of a file says."""
+    """Return rows of files after checking the sizes of their records in the index."""
     if padding is None:
         check_sizes(readers, stored)
     return RecordRows(readers, stored, verify, padding)
 
 
 def check_sizes(readers: Sequence[Reader], spec: Spec) -> None:
-    """Refuse a spec that the index of a file says not to fit, before any record is read."""
+    """Refuse a spec that contradicts the sizes in the index of a file, before any record is read."""
     for reader in readers:
         if not isinstance(reader, DirectReader):
-            # Before memory for such rows is asked for.
+            # Before memory for such rows is allocated.
             size = len(reader.records([0])[0]) if len(reader) else spec.nbytes
             if size != spec.nbytes:
                 raise DataError(
@@ -188,12 +193,12 @@ def check_sizes(readers: Sequence[Reader], spec: Spec) -> None:
                     f"{reader.path}, record {wrong[0]}: it has {reader.file.sizes[wrong[0]]} bytes, and {spec} "
                     f"needs {spec.nbytes} bytes."
                 )
-            # All are the same: not worth 8 bytes for each.
+            # All are equal: not worth 8 bytes each.
             reader.file.sizes = np.broadcast_to(np.int64(spec.nbytes), len(reader))
 
 
 class LengthRows(AddressableSource):
-    """How long each record is along its first axis."""
+    """Length of each record along its first axis."""
 
     def __init__(self, readers: Sequence[Reader], step: int, most: int) -> None:
         self._readers = tuple(readers)
@@ -224,7 +229,7 @@ class LengthRows(AddressableSource):
 def _read_chunks(
     reader: DirectReader, entries: NDArray[np.int64], places: Rows
 ) -> NDArray[np.uint8]:
-    """The chunks of a file that is not mapped, and where they came to lie."""
+    """Read chunks of a file that is not mapped, and set their addresses in `entries`."""
     begins, limits = entries[places, chunks.BEGIN], entries[places, chunks.LIMIT]
     starts = np.cumsum(np.concatenate([[0], limits - begins]))
     memory = np.empty(int(starts[-1]), np.uint8)

@@ -1,4 +1,4 @@
-"""Numbers of as many bytes as they need, and the protobuf fields made of them."""
+"""Variable-length integers, and the protobuf fields made of them."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ from loaderx.kernels.framing import VARINT_BYTES, write_varints
 
 
 def varint(number: int) -> bytes:
-    """A number as protobuf writes it."""
+    """Return a number as protobuf encodes it."""
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
@@ -16,12 +16,12 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, value: bytes) -> bytes:
-    """A protobuf field with bytes in it."""
+    """Return a protobuf field that holds bytes."""
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def varints_of(numbers: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Numbers as varints side by side, and where each ends."""
+    """Return numbers as varints in one array, and the end of each."""
     out, ends = np.empty(len(numbers) * VARINT_BYTES, np.uint8), np.empty(len(numbers), np.int64)
     write_varints(numbers, ends, out)
     return out, ends

@@ -1,4 +1,4 @@
-"""What a thread needs to read records."""
+"""Per-thread resources for reading records."""
 
 import threading
 
@@ -13,7 +13,7 @@ _threads = threading.local()
 
 
 class Worker:
-    """A context of zstd and memory to work in, of one thread."""
+    """zstd context and scratch memory of one thread."""
 
     def __init__(self) -> None:
         self.words = np.zeros(chunks.WORKER_WORDS, np.int64)
@@ -24,19 +24,17 @@ class Worker:
         self.grow(0)
 
     def grow(self, nbytes: int) -> None:
-        """Have at least so much memory."""
+        """Grow the memory to at least that many bytes."""
         try:
             self._scratch = np.empty(nbytes, np.uint8)
         except (MemoryError, ValueError, OverflowError) as error:
-            raise DataError(
-                f"a record of {nbytes} bytes is more than there is memory for"
-            ) from error
+            raise DataError(f"there is not enough memory for a record of {nbytes} bytes") from error
         self.words[chunks.SCRATCH] = self._scratch.ctypes.data
         self.words[chunks.SCRATCH_SIZE] = nbytes
 
 
 def worker(nbytes: int) -> Worker:
-    """That of the thread which calls, with at least so much memory."""
+    """Return the worker of the calling thread, with at least that much memory."""
     found: Worker | None = getattr(_threads, "worker", None)
     if found is None:
         found = _threads.worker = Worker()

@@ -1,4 +1,4 @@
-"""Writing an ArrayRecord file: blocks of records are compressed and framed in threads, and written in order."""
+"""Writer of ArrayRecord files: threads compress and frame blocks of records, which are written in order."""
 
 import os
 from collections import deque
@@ -21,7 +21,7 @@ from .replacing import replacing
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# From 1 to 16 MB the same speed for rows of 3 KB and 180 KB: small, for there are a few per thread in memory.
+# 1 to 16 MB are equally fast for rows of 3 KB and 180 KB. Small, since a few per thread are in memory.
 BLOCK_BYTES = 2 << 20
 
 
@@ -39,13 +39,13 @@ def write_array_record(
 ) -> None:
     """Write an ArrayRecord file, which appears under its name when it is complete.
 
-    path         the file; one of that name is replaced
+    path         the file; an existing file is replaced
     data         an array, the path of a .npy file, or an iterable of arrays or of `bytes`: one record per row
     compression  "zstd", or "uncompressed" or None
     level        of zstd, from -131072 (fast) to 22 (small)
-    group_size   records that are compressed, and later read, together; 1 is fast to read in any order
-    dtype        what records of `bytes` hold; arrays say it themselves
-    shape        the same; a None in front for records of various lengths
+    group_size   records that are compressed, and later read, together; 1 is fastest in random order
+    dtype        dtype of records of `bytes`; arrays have their own
+    shape        shape of records of `bytes`; None as the first size for records of any length
     progress     show a bar while standard error is a terminal
     workers      how many threads compress; None is one per core
     """
@@ -54,7 +54,7 @@ def write_array_record(
     target = target_of(path)
     if isinstance(data, str | os.PathLike) and target.exists() and target.samefile(data):
         raise ArgumentError(
-            f"`path` (={str(path)!r}) is the file that `data` names: write the records to another one."
+            f"`path` (={str(path)!r}) is the file that `data` names: write the records to another file."
         )
     records = records_of(data, given_content(dtype, shape), encoding.group)
     with (
@@ -71,11 +71,11 @@ def _write(
     threads: int,
     written: Callable[[int], Any],
 ) -> None:
-    """The whole file, from the signature to the last padding."""
+    """Write the whole file, from the signature to the last padding."""
     cursor = FileCursor()
     file.write(frame(cursor.place(signature())).data)
     index: list[Entries] = []
-    # Not `with`: when something fails, blocks not yet begun are dropped.
+    # Not `with`: after a failure, blocks that have not begun are dropped.
     pool = ThreadPoolExecutor(threads, "loaderx-writer")
     try:
         encoded = in_order(pool, encoding.encode, records.blocks(BLOCK_BYTES), threads + 1)
@@ -99,7 +99,7 @@ def in_order(
     items: Iterable[Item],
     ahead: int,
 ) -> Iterator[Result]:
-    """`map` in threads, of which at most `ahead` results wait to be taken."""
+    """Map a function in threads, with at most `ahead` results that wait: this is the back-pressure."""
     pending: deque[Future[Result]] = deque()
     for item in items:
         pending.append(pool.submit(function, item))

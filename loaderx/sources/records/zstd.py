@@ -1,4 +1,4 @@
-"""zstd for compiled code: the C library inside the zstandard package, or its Python API where that is out of reach."""
+"""zstd for compiled code: the C library inside the zstandard package, or its Python API if the library is hidden."""
 
 import ctypes
 import functools
@@ -11,18 +11,18 @@ from typing import Any
 import zstandard
 
 NAMES = ("ZSTD_createDCtx", "ZSTD_freeDCtx", "ZSTD_decompressDCtx")
-# What the frames of a record may ask for: `window_log` of the writer goes up to 31.
-MOST_WINDOW = 1 << 31
+# Largest window that the frame of a record may ask for: `window_log` of the writer is at most 31.
+MAX_WINDOW_BYTES = 1 << 31
 Callback = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 5)
 
 
 class Decompressor:
-    """A function (context, target, room, source, size) -> bytes, by its address, and contexts for it."""
+    """Address of a function (context, target, room, source, size) -> bytes, and contexts for it."""
 
     def __init__(self, library: ctypes.CDLL | None) -> None:
         self._library = library
         if library is None:
-            # Takes the GIL for every record, and works everywhere.
+            # Acquires the GIL for every record, but works everywhere.
             self._callback = Callback(decompress_in_python)
             self.address = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
             return
@@ -32,11 +32,11 @@ class Decompressor:
 
     @property
     def native(self) -> bool:
-        """Whether compiled code calls the C library itself."""
+        """True if compiled code calls the C library directly."""
         return self._library is not None
 
     def context(self, owner: Any) -> int:
-        """A context for one thread, which ends with its owner."""
+        """Return a context for one thread, which is freed with its owner."""
         if self._library is None:
             return 0
         context = self._library.ZSTD_createDCtx()
@@ -48,7 +48,7 @@ class Decompressor:
 
 @functools.cache
 def decompressor() -> Decompressor:
-    """The fastest there is here."""
+    """Return the fastest decompressor of this installation."""
     for file in libraries():
         with suppress(OSError):
             library = ctypes.CDLL(str(file))
@@ -58,19 +58,19 @@ def decompressor() -> Decompressor:
 
 
 def libraries() -> Iterable[Path]:
-    """The compiled modules of the zstandard package; the one for cffi shows the functions of zstd."""
+    """Yield the compiled modules of the zstandard package; the one for cffi exports the functions of zstd."""
     folder = Path(zstandard.__file__).parent
     return sorted(folder.glob("_cffi*.so")) + sorted(folder.glob("backend_c*.so"))
 
 
 def decompress_in_python(_context: int, target: int, room: int, source: int, size: int) -> int:
-    """The same by the package's own API."""
+    """Decompress by the package's Python API, with the same arguments as the C function."""
     try:
         frame = ctypes.string_at(source, size)
-        # It would make room for whatever the frame claims.
+        # Otherwise it would allocate as much memory as the frame claims.
         if zstandard.frame_content_size(frame) > room:
             return -1
-        engine = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW)
+        engine = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
         # 0 would mean no limit.
         values = engine.decompress(frame, max_output_size=max(room, 1), allow_extra_data=False)
     except zstandard.ZstdError:

@@ -1,10 +1,10 @@
-"""Damage to a file that some hash, or the size of the file, gives away if it touches what is read."""
+"""Damage to a file that a hash, or the size of the file, reveals when the damaged part is read."""
 
 from loaderx.kernels.blocks import BLOCK
 
 
 def flip_bits(rng, original, buffer):
-    """One to eight bits, anywhere or where the structure of the file is."""
+    """Flip one to eight bits, anywhere or in the structure of the file."""
     where = rng.choice([range(original.size), original.headers, original.index])
     for _ in range(rng.randint(1, 8)):
         buffer[rng.choice(where)] ^= 1 << rng.randrange(8)
@@ -12,7 +12,7 @@ def flip_bits(rng, original, buffer):
 
 
 def change_length(rng, original, buffer):
-    """Cut off, or something behind the end."""
+    """Cut off the end of the file, or append to it."""
     what = rng.randrange(6)
     if what == 0:
         return buffer[: rng.randrange(original.size + 1)]
@@ -24,12 +24,12 @@ def change_length(rng, original, buffer):
         return buffer + rng.randbytes(rng.choice([1, 8, 24, 1000, BLOCK, 2 * BLOCK]))
     if what == 4:
         return buffer + bytes(rng.choice([1, 8, 24, 1000, BLOCK, 2 * BLOCK]))
-    # The last block again: the file is as valid as before.
+    # The last block again: the file stays valid.
     return buffer + buffer[-BLOCK:] * rng.randint(1, 2)
 
 
 def move_blocks(rng, original, buffer):
-    """Blocks swapped, overwritten by others, inserted or left out."""
+    """Swap, overwrite, insert or leave out blocks."""
     while True:
         order = list(range(original.blocks))
         for _ in range(rng.choice([1, 1, 1, 2, 3])):
@@ -49,7 +49,7 @@ def move_blocks(rng, original, buffer):
 
 
 def unnoticed(original, order):
-    """Whether blocks in this order put a chunk where another one belongs that looks like it from the footer.
+    """Return True if blocks in this order put a chunk in place of another one that looks equal in the footer.
 
     A limit of the format: the hash of a chunk covers its content and not its place, and the footer has offset, decoded
     size and number of records of each chunk. If two chunks begin at the same place in their blocks, as all do with
@@ -70,7 +70,7 @@ def unnoticed(original, order):
 
 
 def zero_range(rng, original, buffer):
-    """Zeros over a range of bytes."""
+    """Overwrite a range of bytes with zeros."""
     size = min(1 << rng.randrange(18), original.size)
     anywhere = range(original.size)
     begin = rng.choice(rng.choice([anywhere, original.headers, original.index]))
@@ -81,7 +81,7 @@ def zero_range(rng, original, buffer):
 
 
 def forge_word(rng, original, buffer):
-    """Numbers of 8 bytes in headers, and elsewhere, without their hashes."""
+    """Forge numbers of 8 bytes in headers, and elsewhere, without their hashes."""
     for _ in range(rng.randint(1, 2)):
         where = rng.choice([original.words, original.words, original.headers, original.index])
         place = min(rng.choice(where), original.size - 8)
@@ -91,7 +91,7 @@ def forge_word(rng, original, buffer):
 
 
 def forged(rng, original, value):
-    """A number in place of another one."""
+    """Return a number in place of another one."""
     chunk = rng.choice(original.chunks)
     return rng.choice(
         [

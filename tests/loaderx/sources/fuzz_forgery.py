@@ -1,4 +1,4 @@
-"""Damage to a file after which all hashes are right: another file, which must be consistent or an error."""
+"""Damage to a file with all hashes corrected: a different file, which must be consistent or raise an error."""
 
 import json
 
@@ -15,7 +15,7 @@ from tests.reference import entry_fields, varint
 
 
 def lay(buffer, begin, kind, content, data_size=None):
-    """Write a chunk with right hashes over what was there, as far as there is room."""
+    """Write a chunk with right hashes over the file, as far as there is room."""
     array = np.frombuffer(buffer, np.uint8)
     total = len(buffer)
     if begin < 0 or begin + CHUNK_HEADER + 2 * BLOCK_HEADER > total:
@@ -30,12 +30,12 @@ def lay(buffer, begin, kind, content, data_size=None):
 
 
 def field(number, content):
-    """A field of bytes in a message."""
+    """Return a field of bytes in a message."""
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def forge_header(rng, original, buffer):
-    """A chunk with other numbers in its header."""
+    """Forge numbers in the header of a chunk."""
     begin = rng.choice(original.begins)
     kind, content = chunk_at(buffer, begin)
     numbers = [*kind, len(content)]
@@ -50,7 +50,7 @@ def forge_header(rng, original, buffer):
 
 
 def forge_content(rng, original, buffer):
-    """Bytes of a chunk's data, mostly those which come first: compression, size of the sizes, sizes."""
+    """Forge bytes of a chunk's data, mostly the first ones: compression, size of the sizes, sizes."""
     begin = rng.choice(original.begins)
     kind, content = chunk_at(buffer, begin)
     content = bytearray(content)
@@ -72,7 +72,7 @@ def forge_content(rng, original, buffer):
 
 
 def forge_frame(rng, original, buffer):
-    """zstd frames of other content, another promise, several of them, or none at all."""
+    """Forge zstd frames: other content, another decoded size, several frames, or none at all."""
     begin = rng.choice(original.begins)
     kind, content = chunk_at(buffer, begin)
     records = records_of(content, kind[1])
@@ -106,7 +106,7 @@ def forge_frame(rng, original, buffer):
 
 
 def forge_footer(rng, original, buffer):
-    """Entries of the footer: offsets, sizes and counts, or other entries, or what is no entry."""
+    """Forge the footer: offsets, sizes and counts, other entries, or entries that are not valid."""
     entries = original.footer_messages[1:]
     numbers = [list(entry_fields(entry)) for entry in entries]
     promised = [len(entries), len(original.records)]
@@ -134,7 +134,7 @@ def forge_footer(rng, original, buffer):
 
 
 def lay_footer(rng, original, buffer, numbers, promised, broken=False):
-    """A footer with these entries, and these numbers of chunks and records; also the codec may be a lie."""
+    """Write a footer with these entries, and these numbers of chunks and records; the codec may be wrong, too."""
     codec = rng.choice([b"uncompressed", b"zstd:3,window_log:20"])
     options = field(4, b"group_size:1,transpose:false," + codec + b",max_parallelism:1")
     counts = b"\x10" + varint(promised[0]) + b"\x18" + varint(promised[1])
@@ -149,7 +149,7 @@ def lay_footer(rng, original, buffer, numbers, promised, broken=False):
 
 
 def lay_records(rng, buffer, begin, records, zstd=0.5):
-    """An intact chunk of these records, compressed as often as that."""
+    """Write an intact chunk of these records, compressed with probability `zstd`."""
     content = data_of(*records, codec=any_codec(rng, zstd))
     lay(buffer, begin, (SIMPLE, len(records), sum(map(len, records))), content)
 
@@ -159,7 +159,7 @@ def any_codec(rng, zstd=0.5):
 
 
 def forge_everywhere(rng, original, buffer):
-    """A chunk, its header and the footer that agree on sizes or counts, which its data may not have."""
+    """Forge a chunk, its header and the footer: they agree on sizes or counts that its data may contradict."""
     number = rng.randrange(len(original.chunks))
     begin = original.chunks[number].begin
     records = records_at(buffer, begin)
@@ -182,7 +182,7 @@ def forge_everywhere(rng, original, buffer):
 
 
 def any_message(rng, message):
-    """A protobuf message that is hardly the one it was."""
+    """Return a protobuf message that differs from the given one."""
     what = rng.randrange(5)
     if what == 0:
         return rng.randbytes(rng.randrange(20))
@@ -198,7 +198,7 @@ def any_message(rng, message):
 
 
 def forge_postscript(rng, original, buffer):
-    """Another place for the footer, or another message."""
+    """Forge the postscript: another position of the footer, or another message."""
     offset = original.footer
     if rng.random() < 0.6:
         offset = forged(rng, original, offset) % 2**64
@@ -211,7 +211,7 @@ def forge_postscript(rng, original, buffer):
 
 
 def forge_description(rng, original, buffer):
-    """What files by this library say about their rows."""
+    """Forge the description of rows in files by this library."""
     size = len(original.records[0])
     numbers = [0, 1, -1, 2**31, 2**62, 2**63, 2**200, 1.5, True, None, "7", [3], size, size // 4]
     shape = [rng.choice(numbers) for _ in range(rng.randrange(4))]

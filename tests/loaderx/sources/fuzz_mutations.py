@@ -1,4 +1,4 @@
-"""Mutations by number: which file is damaged, in which way, and how it is then read."""
+"""Mutations by number: the damaged file, the kind of damage, and the way it is read."""
 
 import random
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from tests.loaderx.sources.fuzz_damage import PLAIN_DAMAGE
 from tests.loaderx.sources.fuzz_forgery import WITH_HASHES
 from tests.loaderx.sources.fuzz_originals import Original
 
-# The more that can be wrong the more often.
+# Weights: kinds with more possible failures are more frequent.
 CLASSES = [*PLAIN_DAMAGE, "flipped", "forged", *WITH_HASHES, "footer"]
 LOADER_EVERY = 100
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """One damaged file, and how it is to be read."""
+    """One damaged file, and the way to read it."""
 
     kind: str
     original: Original
@@ -33,7 +33,7 @@ class Mutation:
 
 
 def mutation(number, seed, originals):
-    """The mutation of this number."""
+    """Return the mutation of this number."""
     rng = random.Random(f"{seed}/{number}")
     kind, original = rng.choice(CLASSES), rng.choice(originals)
     loaded = number % LOADER_EVERY == LOADER_EVERY - 1

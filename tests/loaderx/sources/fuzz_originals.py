@@ -1,4 +1,4 @@
-"""Intact ArrayRecord files of every kind, to be damaged, and where in them everything lies."""
+"""Intact ArrayRecord files of every kind, to be damaged, and the positions of everything in them."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ from tests import reference
 from tests.loaderx.sources.record_files import write
 from tests.reference import entry_fields, split_records, split_varint
 
-# A record is a number of these bytes.
+# A record is repetitions of these bytes.
 STEP = 12
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A chunk in a file, and what the footer says about it."""
+    """Chunk in a file, and its entry in the footer."""
 
     begin: int
     end: int
@@ -28,7 +28,7 @@ class Chunk:
 
 @dataclass(frozen=True, eq=False)
 class Original:
-    """An intact file."""
+    """Intact file."""
 
     name: str
     data: bytes
@@ -36,7 +36,7 @@ class Original:
     chunks: list[Chunk]
     footer: int
     fixed: bool
-    # What a loader makes of the records.
+    # The records as a loader delivers them.
     loaded: list[bytes] = field(default_factory=list)
 
     @property
@@ -53,19 +53,19 @@ class Original:
 
     @cached_property
     def begins(self):
-        """Where each chunk begins, with those of the footer and the postscript."""
+        """Positions of all chunks, with those of the footer and the postscript."""
         return [*(chunk.begin for chunk in self.chunks), self.footer, self.postscript]
 
     @cached_property
     def headers(self):
-        """Where each byte of a header of a block or chunk lies, and what of a chunk's data comes first."""
+        """Positions of the bytes of headers of blocks and chunks, and of the first bytes of a chunk's data."""
         found = [places(begin, 0, CHUNK_HEADER + 8) for begin in (0, *self.begins)]
         found += [np.arange(BLOCK_HEADER) + BLOCK * block for block in range(self.blocks)]
         return np.concatenate(found).tolist()
 
     @cached_property
     def index(self):
-        """Where each byte of the footer and the postscript lies."""
+        """Positions of the bytes of the footer and the postscript."""
         found = [
             places(begin, 0, CHUNK_HEADER + len(chunk_at(self.data, begin)[1]))
             for begin in (self.footer, self.postscript)
@@ -74,19 +74,19 @@ class Original:
 
     @cached_property
     def words(self):
-        """Where each number of 8 bytes of a header begins."""
+        """Positions of the numbers of 8 bytes in headers."""
         found = [places(begin, 0, CHUNK_HEADER)[::8] for begin in self.begins]
         found += [BLOCK * block + np.arange(0, BLOCK_HEADER, 8) for block in range(self.blocks)]
         return np.concatenate(found).tolist()
 
     @cached_property
     def footer_messages(self):
-        """The records of the footer."""
+        """Records of the footer."""
         return records_at(self.data, self.footer)
 
 
 def write_originals(folder):
-    """Every combination of options and sizes."""
+    """Write files with every combination of options and sizes."""
     made = []
     for codec, group, fixed, padded in itertools.product(
         ("uncompressed", "zstd"), (1, 5), (True, False), (True, False)
@@ -98,13 +98,13 @@ def write_originals(folder):
 
 def write_original(path, codec, group, fixed, padded):
     rng = np.random.default_rng(len(path.name))
-    # Padded each chunk has a block of its own, unless it is larger; otherwise some lie across two.
+    # With padding each chunk has its own block, unless it is larger; without, some chunks span two blocks.
     most = 12_000 if group == 1 else 5000
     count = 5 if padded and group == 1 else 12
     sizes = np.full(count, most // STEP * STEP)
     if not fixed:
         sizes = rng.integers(0, most // STEP, count) * STEP
-        # The second is empty, and two are alike.
+        # The second record is empty, and two are equal.
         sizes[[1, 4]] = 0, sizes[3]
     records = []
     for size in sizes.tolist():
@@ -123,12 +123,12 @@ def write_original(path, codec, group, fixed, padded):
 
 
 def places(begin, first, count):
-    """Where bytes of a chunk lie in its file."""
+    """Return the positions in the file of bytes of a chunk."""
     return position_of(begin, np.arange(first, first + count))
 
 
 def chunk_at(data, begin):
-    """The numbers of a chunk's header, (kind, records, decoded size), and its data."""
+    """Return the numbers of a chunk's header, (kind, records, decoded size), and its data."""
     data = np.frombuffer(data, np.uint8)
     header = data[places(begin, 0, CHUNK_HEADER)].view("<u8").tolist()
     content = data[places(begin, CHUNK_HEADER, header[1])].tobytes()
@@ -136,7 +136,7 @@ def chunk_at(data, begin):
 
 
 def records_of(content, count):
-    """The records in the data of an intact chunk."""
+    """Return the records in the data of an intact chunk."""
     length, taken = split_varint(content[1:10])
     first = 1 + taken
     listed, values = content[first : first + length], content[first + length :]
@@ -147,11 +147,11 @@ def records_of(content, count):
 
 
 def records_at(data, begin):
-    """The records of an intact chunk."""
+    """Return the records of an intact chunk."""
     (_, count, _), content = chunk_at(data, begin)
     return records_of(content, count)
 
 
 def unpacked(part):
-    """A part of a chunk's data as it was before zstd."""
+    """Return a part of a chunk's data, decompressed."""
     return reference.unpacked(part, split_varint(part)[0], len(part))

@@ -1,4 +1,4 @@
-"""What reading a mutation gives: right bytes, an error, or what must never be."""
+"""Outcomes of reading a mutation: right bytes, an error, or a failure of the test."""
 
 import itertools
 from contextlib import suppress
@@ -17,11 +17,11 @@ PAD_TO, PAD_VALUE = 300, 7
 
 
 class WrongError(Exception):
-    """A mutation had an outcome that it must not have."""
+    """Outcome that a mutation must not have."""
 
 
 def open_as(view, original, path, verify, mapped):
-    """The records of a file in one of the ways to see them."""
+    """Open the records of a file in one of the views."""
     options = {"verify": verify, "mmap": mapped}
     steps = len(original.records[0]) // STEP
     if view == "numbers":
@@ -34,7 +34,7 @@ def open_as(view, original, path, verify, mapped):
 
 
 def seen_as(view, record):
-    """What a record is in such a view."""
+    """Return a record as such a view shows it."""
     if view == "padded":
         room = PAD_TO * STEP
         length = np.int32(min(len(record) // STEP, PAD_TO))
@@ -43,7 +43,7 @@ def seen_as(view, record):
 
 
 def read(dataset, rows):
-    """Rows as bytes, or as the bytes of each of their fields."""
+    """Return rows as bytes, or as the bytes of each of their fields."""
     rows = np.asarray(rows, np.int64)
     if isinstance(dataset.rows, ByteRows):
         return dataset[rows]
@@ -55,7 +55,7 @@ def read(dataset, rows):
 
 
 def read_each(dataset, rows, errors, singly):
-    """All rows at once, or one by one, also if all at once is an error; None stands for an error."""
+    """Return all rows at once, or one by one, also after an error of all at once; None marks an error."""
     if not singly:
         with suppress(*errors):
             return read(dataset, rows)
@@ -69,7 +69,7 @@ def read_each(dataset, rows, errors, singly):
 
 
 def load(dataset):
-    """Rows as a loader with a compiled transform gives them; None stands for an error."""
+    """Return rows as a loader with a compiled transform delivers them; None marks an error."""
     found = []
     loader = DataLoader(
         dataset,
@@ -90,7 +90,7 @@ def load(dataset):
 
 
 def outcome(damaged, path):
-    """ "right", "error" or, where that may be, "other"; raises if it is none of them."""
+    """Return "right", "error" or, where that is possible, "other"; raise for any other outcome."""
     if damaged.kind in WITH_HASHES:
         return forged_outcome(damaged, path)
     original, verified = damaged.original, damaged.verify != "never"
@@ -116,7 +116,7 @@ def outcome(damaged, path):
 
 
 def forged_outcome(damaged, path):
-    """All hashes are right: whatever can be read must be the same in every view."""
+    """Return the outcome for right hashes: every row that can be read must be the same in every view."""
     original, errors = damaged.original, (DataError, ArgumentError)
     seen = {}
     for view in ("bytes", damaged.view):

@@ -1,10 +1,10 @@
-"""Reads damaged ArrayRecord files by the thousand, and says of each whether its bytes were right or there was an error.
+"""Fuzzer: reads damaged ArrayRecord files by the thousand, and reports wrong bytes and missing errors.
 
     python -m tests.loaderx.sources.fuzz_records FOLDER FIRST COUNT [SEED]
 
-Mutation `number` of a seed is the same in every run, whatever was run before it. FOLDER/current holds its number while
-it is read, for the case that the process ends with it. The last line of the output is JSON: what became of how many
-mutations of each class, and what should not have happened. The exit code is 0 if there is nothing of the latter.
+Mutation `number` of a seed is the same in every run. FOLDER/current holds its number while it is read, in case the
+process ends with it. The last line of the output is JSON: the number of outcomes of each class of mutations, and the
+failures. The exit code is 0 if there are no failures.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.loaderx.sources.fuzz_originals import write_originals
 from tests.loaderx.sources.fuzz_outcomes import load, open_as, outcome
 from tests.loaderx.sources.guarded_numpy import GUARDED
 
-# More than any of the files needs, above what the process has when they are read.
+# More than any of the files needs, on top of the memory that the process has before.
 ROOM = 3 << 30
 MOST_FAILURES = 20
 # It is half of the time.
@@ -30,7 +30,7 @@ GUARDED_EVERY = 4
 
 
 def limit_memory():
-    """So that no forged size gets the memory that it asks for."""
+    """Limit the memory, so that no forged size gets as much as it asks for."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * mmap.PAGESIZE + ROOM
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -62,7 +62,7 @@ def main(folder, first, count, seed=0):
         GUARDED.on = number % GUARDED_EVERY == 0
         try:
             result = outcome(damaged, path)
-        except Exception as error:  # noqa: BLE001 - of whatever type: that is what is tested
+        except Exception as error:  # noqa: BLE001 - any type: that is what is tested
             where = traceback.format_exc(limit=-4)
             failures.append(f"{number} ({damaged}): {type(error).__name__}: {error}\n{where}")
             result = "failed"

@@ -6,12 +6,12 @@ import numpy as np
 
 from tests.kernels.walls import walled
 
-# From here on memory is not guarded: it is a forged size that asks for it.
+# Larger arrays are not guarded: their size is forged.
 LARGE = 64 << 20
 
 
 class GuardedNumpy:
-    """NumPy, but with walls around new memory, if `on`."""
+    """NumPy with guard pages around new memory, if `on`."""
 
     def __init__(self):
         self.on = False

@@ -1,4 +1,4 @@
-"""What a loader must make of any source of images and labels, and a server for those that are downloaded."""
+"""Checks of sources of images and labels through a loader, and a server for downloads."""
 
 import contextlib
 import functools
@@ -14,7 +14,7 @@ from tests.waiting import join, started
 
 
 def assert_loads(source, expected, image="image"):
-    """It has these rows, for any way of reading; shuffled and transformed alike by any workers; and goes on exactly."""
+    """Assert that a source has these rows, read in any way; that workers do not matter; and that it resumes exactly."""
     assert_delivers(source, expected)
     length = len(expected[image])
     for key in (
@@ -67,7 +67,7 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(folder):
-    """The files of a folder on the loopback interface: the address, and the paths that were asked for."""
+    """Serve the files of a folder on the loopback interface; yield the address and the list of requested paths."""
     handler = functools.partial(QuietHandler, directory=folder)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.asked = []

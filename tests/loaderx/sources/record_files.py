@@ -1,4 +1,4 @@
-"""ArrayRecord files by array_record's own writer, and how they are opened and damaged."""
+"""ArrayRecord files by array_record's own writer, and functions that open and damage them."""
 
 import contextlib
 
@@ -10,7 +10,7 @@ from loaderx import ARDataset, Spec
 from loaderx.sources.records.file import RecordFile
 from tests.loaderx.sources.rows import assert_same, native
 
-# What compiled code reads, alone or in groups, and what only the package does.
+# Options for files that compiled code reads, one by one or in groups, and that only the package reads.
 DIRECT = {
     "zstd": "group_size:1,zstd",
     "zstd:1": "group_size:1,zstd:1",
@@ -53,7 +53,7 @@ KINDS = {
 
 
 def write(path, records, options="group_size:1,uncompressed"):
-    """A file of these records, which are bytes or rows of an array."""
+    """Write a file of these records, which are bytes or rows of an array."""
     writer = ArrayRecordWriter(str(path), options)
     for record in records:
         writer.write(record if isinstance(record, bytes) else np.asarray(record).tobytes())
@@ -62,20 +62,20 @@ def write(path, records, options="group_size:1,uncompressed"):
 
 
 def expected_warning(options):
-    """The block in which a data set of such files is opened."""
+    """Return the context in which a data set of such files is opened."""
     if options not in SLOW.values():
         return contextlib.nullcontext()
     return pytest.warns(UserWarning, match="array_record package")
 
 
 def opened(path, array, options, **more):
-    """A data set of rows like those of an array."""
+    """Open a data set of rows like those of an array."""
     with expected_warning(options):
         return ARDataset(path, array.dtype, array.shape[1:], **more)
 
 
 def assert_reads_as(source, array):
-    """A data set gives in brackets what the array does."""
+    """Assert that indexing a data set returns the same as indexing the array."""
     count = len(array)
     assert len(source) == count
     assert source.spec == Spec(array.shape[1:], array.dtype.newbyteorder("="))
@@ -105,6 +105,6 @@ def flip(path, position):
 
 
 def damage_record(path, number):
-    """Damage a byte in the middle of the only record of a chunk, as its index finds it."""
+    """Damage a byte in the middle of the only record of a chunk, found by the index."""
     offsets = RecordFile(path, 0, False).offsets
     flip(path, int(offsets[number] + offsets[number + 1]) // 2)

@@ -1,4 +1,4 @@
-"""Arrays of every kind to read, and what a loader must make of them."""
+"""Arrays of every kind, and checks of their batches."""
 
 import jax
 import numpy as np
@@ -10,13 +10,13 @@ LITTLE = [
     "M8[ns]", "m8[s]", "S5", "U3", "V3",
 ]  # fmt: skip
 DTYPES = LITTLE + [f">{code}" for code in LITTLE if code not in ("b1", "i1", "u1", "S5", "V3")]
-# Those that JAX has.
+# Dtypes that JAX has.
 NUMBERS = [code for code in DTYPES if np.dtype(code).char in "?bBhHiIlLqQefdFD"]
 NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 
 
 def values(shape, dtype, seed=0):
-    """An array in which elements differ, with 64-bit integers that fit into 32 bits."""
+    """Return an array of different elements, whose 64-bit integers fit into 32 bits."""
     dtype = np.dtype(dtype)
     random = np.random.default_rng(seed)
     count = int(np.prod(shape))
@@ -38,17 +38,17 @@ def values(shape, dtype, seed=0):
 
 
 def native(array):
-    """The same values in the byte order of the machine, in which rows are delivered."""
+    """Return the same values in the byte order of the machine, in which rows are delivered."""
     return array.astype(array.dtype.newbyteorder("="))
 
 
 def for_jax(array):
-    """The same values in the dtype that JAX uses while x64 is off."""
+    """Return the same values in the dtype that JAX uses while x64 is off."""
     return array.astype(NARROW.get(array.dtype.name, array.dtype.newbyteorder("=")))
 
 
 def assert_same(actual, expected):
-    """Equal structure, type, shape and values."""
+    """Assert equal structure, type, shape and values."""
     if isinstance(expected, dict):
         assert list(actual) == list(expected)
         for name, array in expected.items():
@@ -66,7 +66,7 @@ def assert_same(actual, expected):
 
 
 def one_pass(data, output="numpy", batch_size=3, **options):
-    """All rows of a source in order, as a loader delivers them."""
+    """Return all rows of a source in order, as a loader delivers them."""
     loader = DataLoader(
         data, batch_size=batch_size, shuffle=False, num_epochs=1, output=output, **options
     )
@@ -78,7 +78,7 @@ def one_pass(data, output="numpy", batch_size=3, **options):
 
 
 def assert_delivers(data, expected):
-    """Reading a source gives these rows: in brackets, through a loader to NumPy, shuffled, and to JAX."""
+    """Assert that a source has these rows: by indexing, through a loader to NumPy, shuffled, and to JAX."""
     assert len(data) == len(jax.tree.leaves(expected)[0])
     assert_same(data[:], jax.tree.map(native, expected))
     assert_same(one_pass(data), jax.tree.map(native, expected))

@@ -1,4 +1,4 @@
-"""Lists, ranges, arrays of any library and objects are sources as they are."""
+"""Lists, ranges, arrays of any library and objects are accepted as sources."""
 
 import jax
 import jax.numpy as jnp
@@ -89,7 +89,7 @@ def test_an_array_of_a_dtype_of_ml_dtypes_is_a_source():
     assert_same(one_pass(array[:, ::-1], "jax"), array[:, ::-1])
 
 
-def test_what_numpy_takes_for_an_array_is_a_source():
+def test_any_array_for_numpy_is_a_source():
     class Table:
         def __len__(self):
             return 4
@@ -146,8 +146,8 @@ def test_a_frame_that_is_a_field_says_what_to_pass():
 REFUSED = {
     "text": (lambda: pd.DataFrame({"name": ["x", "y"]}), r"column 'name'.*\.cat\.codes"),
     "objects": (lambda: pd.DataFrame({"o": [object(), 2]}), r"column 'o'.*frame\.to_numpy\(\)"),
-    "same names": (lambda: pd.DataFrame([[1, 2]], columns=["a", "a"]), "different names"),
-    "no columns": (pd.DataFrame, "different names"),
+    "same names": (lambda: pd.DataFrame([[1, 2]], columns=["a", "a"]), "whose names must differ"),
+    "no columns": (pd.DataFrame, "whose names must differ"),
     "nulls": (lambda: pd.DataFrame({"a": pd.array([1, None])}), "column 'a'.* has 1 nulls"),
     "a series": (lambda: pd.Series(pd.array([1, None])), "Series has 1 nulls"),
     "a series of polars": (lambda: pl.Series([None, 2, None]), "Series has 2 nulls"),
@@ -187,13 +187,13 @@ MASKED = np.ma.masked_equal([[1, 2], [3, 4]], 2)
 
 
 class Quantity(np.ndarray):
-    """An array with a unit, as those of astropy and unyt."""
+    """Array with a unit, as those of astropy and unyt."""
 
     unit = object()
 
 
 class Magnitude:
-    """What holds an array and has a unit, as those of pint do."""
+    """Array with a unit in an attribute, as in pint."""
 
     @property
     def units(self):

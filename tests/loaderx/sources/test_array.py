@@ -1,4 +1,4 @@
-"""NPDataset reads arrays wherever and however they lie in memory."""
+"""NPDataset reads arrays of any memory layout."""
 
 import gc
 import weakref
@@ -14,14 +14,14 @@ from tests.loaderx.sources.rows import DTYPES, assert_delivers, assert_same, nat
 
 
 def unaligned(array, offset=1):
-    """The same values at an address that is no multiple of their size."""
+    """Return the same values at an address that is not a multiple of their size."""
     memory = bytearray(array.nbytes + offset)
     memory[offset:] = array.tobytes()
     return np.frombuffer(memory, array.dtype, offset=offset).reshape(array.shape)
 
 
 def column(array):
-    """The same values as a column of a packed table."""
+    """Return the same values as a column of a packed table."""
     table = np.zeros(array.shape, [("flag", "u1"), ("value", array.dtype)])
     table["value"] = array
     return table["value"]

@@ -1,4 +1,4 @@
-"""CIFAR10 reads the binary and the pickled batches, runs nothing that a pickle asks for, and downloads when asked."""
+"""CIFAR10 reads the binary and the pickled batches, runs no code of a pickle, and downloads when asked."""
 
 import hashlib
 import io
@@ -30,7 +30,7 @@ def rows_of(*batches):
 
 
 def planes(images):
-    """One row of 3072 bytes for each image, colour by colour."""
+    """Return one row of 3072 bytes for each image, colour by colour."""
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(len(images), 3072)
 
 
@@ -39,12 +39,12 @@ def binary(images):
 
 
 def text(value):
-    """A `str` of Python 2."""
+    """Return the opcodes of a `str` of Python 2."""
     return b"U" + bytes([len(value)]) + value
 
 
 def python_2_pickle(images):
-    """The opcodes that cPickle of Python 2 wrote for the original files, of protocol 2."""
+    """Return the opcodes that cPickle of Python 2 wrote for the original files, of protocol 2."""
     data = planes(images)
     array = (
         b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text(b"b") + b"\x87R"
@@ -175,7 +175,7 @@ def test_a_damaged_pickle_is_refused(tmp_path, content):
 
 @pytest.fixture
 def mirror(tmp_path, monkeypatch):
-    """A server of a small archive with this name, and the paths that were asked for."""
+    """Serve a small archive with this name; yield the list of requested paths."""
     monkeypatch.setenv("no_proxy", "*")
     files = write(tmp_path / "mirror" / cifar.BINARY_FOLDER, binary, ".bin")
     with tarfile.open(tmp_path / "mirror" / cifar.ARCHIVE, "w:gz") as archive:

@@ -1,4 +1,4 @@
-"""Packages of extras are imported when they are needed, and missed with words."""
+"""Packages of extras are imported when they are needed, and a missing one is named with its installation."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Rows are read from regular files; whatever else a path can name is refused at once, and never waited for."""
+"""Rows are read from regular files; pipes, sockets, devices and folders are refused without waiting."""
 
 import os
 import socket
@@ -37,7 +37,7 @@ OPENERS = {
 
 @pytest.fixture
 def strange(tmp_path, monkeypatch):
-    """Paths that are no files, by what they are."""
+    """Yield paths that are not files, by kind."""
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe.npy")
     (tmp_path / "folder.npy").mkdir()
@@ -59,7 +59,7 @@ def test_what_is_not_a_file_is_refused_and_named(strange, opener):
         with pytest.raises(DataError, match=rf"{path.name} is {kind}, not an? "):
             OPENERS[opener](path)
     link = strange["a named pipe"].with_name("link.npy")
-    with pytest.raises(DataError, match=r"link.npy is a named pipe.*Copy what it delivers to a fi"):
+    with pytest.raises(DataError, match=r"link.npy is a named pipe.*Copy its content to a file"):
         OPENERS[opener](link)
 
 

@@ -1,4 +1,4 @@
-"""Dataset opens two .npy files of a folder as one record."""
+"""Dataset opens two .npy files of one folder as the fields of a row."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""HFDataset reads the columns of a Hugging Face data set in place, and decodes what must be decoded."""
+"""HFDataset reads the columns of a Hugging Face data set in place, and decodes other columns row by row."""
 
 import io
 import json
@@ -43,7 +43,7 @@ def picked(rows, numbers):
 
 
 def assert_in_place(source):
-    """No column goes through Python code."""
+    """Assert that no column is read by Python code."""
     assert all(isinstance(field, AddressableSource) for field in source.fields.values())
 
 
@@ -66,7 +66,7 @@ def test_a_saved_data_set_is_mapped(tmp_path):
         assert_loads(source, ROWS)
 
 
-def test_rows_are_read_where_they_lie_in_arrow_memory():
+def test_rows_are_read_in_place_from_arrow_memory():
     dataset = dataset_of(ROWS, FEATURES)
     lies = dataset.data.column("label").chunk(0).buffers()[1].address
     field = HFDataset(dataset).fields["label"]
@@ -146,7 +146,7 @@ def test_the_selection_and_the_order_of_rows_are_respected(selection):
 
 
 def encoded(pixels):
-    """An image as a row of a data set."""
+    """Return an image as a row of a data set."""
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG")
     return {"bytes": file.getvalue(), "path": None}
@@ -176,7 +176,7 @@ def test_an_image_that_is_missing_is_an_error_at_its_step():
     loader = DataLoader(HFDataset(dataset), batch_size=2, shuffle=False, output="numpy")
     with iter(loader) as batches:
         next(batches)
-        with pytest.raises(DataError, match="row 3 of column 'image' is NoneType"):
+        with pytest.raises(DataError, match="row 3 of column 'image' is a NoneType"):
             next(batches)
 
 
@@ -196,12 +196,12 @@ def test_the_columns_of_a_format_are_the_default():
         (["a", "b"], "column 'x' is text. .* leave it out by `columns`"),
         ([["a"], ["b"]], "column 'x' is text"),
         ([b"a", b"b"], "row 0 of column 'x' is .*, not numbers"),
-        ([{"a": 1}, {"a": 2}], "row 0 of column 'x' is dict, not numbers"),
-        ([None, None], "row 0 of column 'x' is NoneType"),
+        ([{"a": 1}, {"a": 2}], "row 0 of column 'x' is a dict, not numbers"),
+        ([None, None], "row 0 of column 'x' is a NoneType"),
         ([1, None], "column 'x' has 1 nulls, the first in row 1"),
         ([[1, 2], None], "column 'x' has 1 nulls, the first in row 1"),
         ([[1, 2], [3, None]], "column 'x' has 1 nulls, the first in row 1"),
-        ([[1, 2], [3]], "column 'x' has lists of different lengths: 1 in row 1 .* 2 before"),
+        ([[1, 2], [3]], "column 'x' has lists of different lengths: 1 in row 1 .* 2 in earlier"),
         ([[[1], [2]], [[3], [4, 5]]], "lists of different lengths: 2 in row 1"),
         ([[], []], "lists of no elements|not numbers"),
     ],
@@ -276,7 +276,7 @@ def test_without_datasets_the_error_says_what_to_install(monkeypatch):
 
 
 def saved_by_an_enemy(folder, rows, feature):
-    """A saved data set whose cells name files, and which says that these are images."""
+    """Save a data set whose cells name files, and which declares them as images."""
     cells = {"bytes": Value("binary"), "path": Value("string")}
     plain = [cells] if isinstance(rows[0], list) else cells
     dataset = datasets.Dataset.from_dict({"image": rows}, features=Features({"image": plain}))
@@ -296,7 +296,7 @@ def test_a_saved_data_set_does_not_make_us_read_other_files(tmp_path, nested):
     rows = [[inside], [outside]] if nested else [inside, outside]
     feature = List(datasets.Image()) if nested else datasets.Image()
     folder = saved_by_an_enemy(tmp_path / "enemy", rows, feature)
-    with pytest.raises(DataError, match="column 'image' does not hold its values but the paths of"):
+    with pytest.raises(DataError, match=r"column 'image' holds paths of files, .* and not their"):
         HFDataset(folder)
 
 

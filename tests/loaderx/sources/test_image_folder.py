@@ -98,7 +98,7 @@ def test_images_can_keep_their_transparency(tmp_path):
 
 
 def gradient(height, width):
-    """Red grows from left to right, green from top to bottom."""
+    """Return an image in which red grows from left to right, green from top to bottom."""
     red = np.broadcast_to(np.linspace(0, 255, width), (height, width))
     green = np.broadcast_to(np.linspace(0, 255, height)[:, None], (height, width))
     return np.dstack([red, green, np.zeros((height, width))]).astype(np.uint8)
@@ -139,7 +139,7 @@ def test_a_large_jpeg_file_looks_the_same_in_small(tmp_path):
 
 
 @pytest.mark.parametrize("size", [None, (4, 8)])
-def test_an_image_taken_sideways_stands_upright(tmp_path, size):
+def test_an_image_taken_sideways_is_rotated(tmp_path, size):
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned clockwise
     upright = gradient(16, 32)
@@ -206,7 +206,7 @@ def test_a_missing_folder_is_a_missing_file(tmp_path):
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, "32", (1, 2, 3), (4, 0), (4, None)])
-def test_a_size_that_is_none_is_refused(folder, size):
+def test_an_invalid_size_is_refused(folder, size):
     with pytest.raises(ArgumentError, match="`size`"):
         ImageFolder(folder, size)
 

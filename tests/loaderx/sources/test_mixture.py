@@ -1,4 +1,4 @@
-"""Several data sets as one: what may be mixed, what a loader makes of it, and that it goes on where it was."""
+"""Several data sets as one: which can be mixed, the batches of a mixture, and its state."""
 
 import itertools
 import json
@@ -103,8 +103,8 @@ def test_dicts_of_sources_can_be_mixed():
 
 
 def test_arrays_stay_on_the_compiled_path():
-    assert isinstance(mixture().inner, AddressableSource)
-    fields = Mixture({"a": ({"x": WEB}, 1), "b": ({"x": BOOKS}, 1)}).inner
+    assert isinstance(mixture().unwrapped, AddressableSource)
+    fields = Mixture({"a": ({"x": WEB}, 1), "b": ({"x": BOOKS}, 1)}).unwrapped
     assert isinstance(fields, FieldsSource)
     assert isinstance(fields.fields["x"], AddressableSource)
 
@@ -116,7 +116,7 @@ def test_one_part_is_a_loader_that_shuffles():
     assert first.tolist() != second.tolist()
 
 
-def test_labels_can_stand_beside_a_mixture():
+def test_a_mixture_can_have_labels():
     loader = DataLoader(mixture(), np.arange(42), batch_size=8, output="numpy")
     batch = loader.batch(4)
     np.testing.assert_array_equal(batch["data"], ALL[batch["label"]])
@@ -169,7 +169,7 @@ def test_an_epoch_has_as_many_samples_as_the_parts_have_rows(remainder, sizes):
     if remainder == "pad":
         assert [len(batch) for batch, _ in batches] == sizes
         valid = [batch[mask] for batch, mask in batches]
-        # Filled up from the start of the same epoch.
+        # Padding comes from the start of the same epoch.
         np.testing.assert_array_equal(batches[11][0][2:], stream[42:48])
     else:
         assert [len(batch) for batch in batches] == sizes
@@ -180,7 +180,7 @@ def test_an_epoch_has_as_many_samples_as_the_parts_have_rows(remainder, sizes):
 
 @pytest.mark.parametrize("step", [0, 1, 5, 6, 17])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_mixture_goes_on_where_it_was(step, workers):
+def test_a_mixture_resumes_where_it_was(step, workers):
     batches = taken(loader_of(), 25)
     with iter(loader_of()) as iterator:
         for _ in range(step):
@@ -191,7 +191,7 @@ def test_a_mixture_goes_on_where_it_was(step, workers):
         np.testing.assert_array_equal(list(itertools.islice(restored, 25 - step)), batches[step:])
 
 
-def test_a_mixture_goes_on_with_another_batch_size():
+def test_a_mixture_resumes_with_another_batch_size():
     stream = np.concatenate(taken(loader_of(), 30))
     with iter(loader_of()) as iterator:
         for _ in range(7):
@@ -245,7 +245,7 @@ def test_a_mixture_continues_with_another_seed_where_that_is_asked_for():
         np.testing.assert_array_equal(next(iterator), other.batch(1))
 
 
-def test_fields_that_bring_others_with_them_are_mixed_as_a_loader_takes_them(tmp_path):
+def test_fields_that_bring_others_are_mixed_as_in_a_loader(tmp_path):
     write_array_record(tmp_path / "rows.ar", [np.full(n + 1, n, np.uint8) for n in range(20)])
     sounds = ARDataset(tmp_path / "rows.ar", pad_to=6)
     fields = {"sound": sounds, "label": np.arange(20)}
@@ -293,7 +293,7 @@ def test_transforms_are_compiled_on_a_mixture():
     assert "python" not in loader.explain().lower()
 
 
-# What is refused.
+# Invalid arguments.
 
 
 @pytest.mark.parametrize("parts", [None, {}, [], [("a", WEB, 1.0)], WEB, "a"])
@@ -360,7 +360,7 @@ def test_weights_of_rows_do_not_go_with_a_mixture():
         loader_of(weights=np.ones(42))
 
 
-# Proportions must not be forgotten without a word.
+# Proportions must not be dropped silently.
 INSIDE = {
     "a dict": lambda: DataLoader({"x": mixture()}),
     "a tuple": lambda: DataLoader((mixture(), np.arange(42))),

@@ -1,4 +1,4 @@
-"""MNIST reads idx files as they are and compressed, and downloads them only when asked."""
+"""MNIST reads plain and compressed idx files, and downloads them only when asked."""
 
 import gzip
 import hashlib
@@ -23,7 +23,7 @@ CODES = {"u1": 8, "i1": 9, "i2": 11, "i4": 12, "f4": 13, "f8": 14}
 
 
 def idx(array):
-    """The bytes of an idx file."""
+    """Return the bytes of an idx file."""
     code = CODES[array.dtype.str[1:]]
     header = struct.pack(f">BBBB{array.ndim}I", 0, 0, code, array.ndim, *array.shape)
     return header + array.astype(array.dtype.newbyteorder(">")).tobytes()
@@ -54,7 +54,7 @@ def test_the_images_to_test_with_are_another_data_set(tmp_path):
     )
 
 
-@pytest.mark.parametrize("place", mnist.PLACES)
+@pytest.mark.parametrize("place", mnist.SUBFOLDERS)
 def test_the_folders_of_torchvision_are_known(tmp_path, place):
     write(tmp_path / place)
     assert_same(MNIST(tmp_path)[:], ROWS)
@@ -85,7 +85,7 @@ def test_an_idx_file_of_any_dtype_and_rank_is_read(tmp_path, dtype, shape, endin
 def test_an_uncompressed_file_is_mapped_and_not_read(tmp_path):
     path = tmp_path / "sparse"
     path.write_bytes(struct.pack(">BBBB3I", 0, 0, 8, 3, 1 << 26, 28, 28))
-    os.truncate(path, 16 + (28 * 28 << 26))  # 52 GB that take no space.
+    os.truncate(path, 16 + (28 * 28 << 26))  # 52 GB that need no space.
     assert_same(IDXDataset(path)[-1], np.zeros((28, 28), np.uint8))
 
 
@@ -163,7 +163,7 @@ def test_files_that_are_not_images_and_their_labels_are_refused(tmp_path, images
 
 @pytest.fixture
 def mirror(tmp_path, monkeypatch):
-    """A server of small files with these names, and the paths that were asked for."""
+    """Serve small files with these names; yield the list of requested paths."""
     monkeypatch.setenv("no_proxy", "*")
     with serving(write(tmp_path / "mirror", ending=".gz")) as (address, asked):
         monkeypatch.setattr(mnist, "MIRROR", address)
@@ -227,7 +227,7 @@ def test_a_file_that_unpacks_to_more_than_its_header_says_is_refused(tmp_path):
 def test_a_header_that_promises_more_than_can_be_packed_is_refused_before_there_is_memory(tmp_path):
     path = tmp_path / "lie.gz"
     path.write_bytes(gzip.compress(struct.pack(">BBBBII", 0, 0, 8, 2, 2**32 - 1, 2**32 - 1)))
-    with pytest.raises(DataError, match=r"lie.gz is truncated: .* bytes cannot hold these"):
+    with pytest.raises(DataError, match=r"lie.gz is truncated: .* bytes cannot hold that many"):
         IDXDataset(path)
 
 
@@ -238,7 +238,7 @@ def test_a_file_packed_as_well_as_can_be_is_read(tmp_path):
 
 
 def test_a_server_that_does_not_end_is_not_listened_to(tmp_path, mirror, checksums, monkeypatch):
-    monkeypatch.setattr(download, "MOST_BYTES", 100)
+    monkeypatch.setattr(download, "MAX_BYTES", 100)
     folder = tmp_path / "folder"
     with pytest.raises(DataError, match="delivers more than 100 bytes; nothing was kept"):
         MNIST(folder, download=True)
@@ -246,8 +246,8 @@ def test_a_server_that_does_not_end_is_not_listened_to(tmp_path, mirror, checksu
 
 
 def test_a_compressed_file_is_unpacked_up_to_a_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(mnist, "MOST_BYTES", 100)
+    monkeypatch.setattr(mnist, "MAX_UNPACKED_BYTES", 100)
     path = tmp_path / "rows.gz"
     path.write_bytes(gzip.compress(idx(np.zeros((4, 28, 28), np.uint8))))
-    with pytest.raises(DataError, match=r"promises 3136 bytes, and up to 100 .* by `gunzip`"):
+    with pytest.raises(DataError, match=r"promises 3136 bytes, and at most 100 .* with `gunzip`"):
         IDXDataset(path)

@@ -137,11 +137,11 @@ def test_several_fortran_files_of_one_length_are_one_data_set(save):
 
 
 @pytest.mark.parametrize("first", ORDERS)
-def test_files_that_lie_differently_are_one_data_set_after_adding_them(save, first):
+def test_files_of_different_layouts_are_one_data_set_after_adding_them(save, first):
     # In Fortran order the distance of two elements of a row depends on the number of rows.
     parts = [ORDERS[first](values((4, 3), "f4", 0)), np.asfortranarray(values((6, 3), "f4", 1))]
     paths = [save(part, f"{number}.npy") for number, part in enumerate(parts)]
-    with pytest.raises(ArgumentError, match="Open them as two data sets and add these"):
+    with pytest.raises(ArgumentError, match="Open them as two data sets and concatenate these"):
         NPDataset(paths)
     assert_delivers(NPDataset(paths[0]) + NPDataset(paths[1]), np.concatenate(parts))
 
@@ -178,7 +178,7 @@ def test_rows_are_mapped_and_not_read_when_a_file_is_opened(tmp_path):
     )
     path = tmp_path / "sparse.npy"
     path.write_bytes(header.getvalue())
-    os.truncate(path, len(header.getvalue()) + (1 << 36))  # 64 GB that take no space.
+    os.truncate(path, len(header.getvalue()) + (1 << 36))  # 64 GB that need no space.
     source = NPDataset(path)
     assert_same(source[-1], np.zeros(4, np.float32))
     assert_same(
@@ -186,7 +186,7 @@ def test_rows_are_mapped_and_not_read_when_a_file_is_opened(tmp_path):
     )
 
 
-def test_a_file_takes_one_descriptor_for_as_long_as_its_source_lives(save):
+def test_a_file_needs_one_descriptor_for_as_long_as_its_source_lives(save):
     paths = [save(values((4, 2), "f4"), f"{number}.npy") for number in range(20)]
     gc.collect()
     before = psutil.Process().num_fds()

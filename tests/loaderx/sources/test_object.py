@@ -28,7 +28,7 @@ class OneByOne:
 
 
 class ManyAtOnce:
-    """Rows by `__getitems__`, which remembers what it was asked for."""
+    """Rows by `__getitems__`, which records the requested numbers."""
 
     def __init__(self, rows, length=ROWS):
         self.rows, self.length, self.asked = rows, length, []
@@ -184,7 +184,7 @@ def test_stacked_arrays_that_the_object_keeps_are_never_aliased():
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (lambda numbers: [1.0] * (len(numbers) + (len(numbers) > 1)), ["9 rows for 8 numbers"]),
+        (lambda numbers: [1.0] * (len(numbers) + (len(numbers) > 1)), ["9 rows, expected 8"]),
         (lambda numbers: np.ones(max(1, len(numbers) - 1)), ["float64[7]", "float64[8]"]),
         (lambda numbers: {"a": np.ones(1)}, ["float64[1]", "float64[8]"]),
     ],

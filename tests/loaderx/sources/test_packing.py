@@ -1,4 +1,4 @@
-"""PackedDataset: whole documents in rows of one length, placed as first-fit places them, every token once."""
+"""PackedDataset: whole documents in rows of one length, placed by first-fit, every token once."""
 
 import itertools
 import re
@@ -17,13 +17,13 @@ FIELDS = ["tokens", "segments", "positions"]
 
 
 def documents_of(lengths, dtype=np.uint16):
-    """Documents in which no two tokens are the same."""
+    """Return documents in which no two tokens are the same."""
     ends = np.cumsum([0, *lengths])
     return [np.arange(*pair).astype(dtype) + 1 for pair in itertools.pairwise(ends)]
 
 
 def packed(documents, length, pad=0):
-    """First-fit by looking at every row, then the rows piece by piece."""
+    """Pack by first-fit over all rows, then write the rows document by document."""
     rows = []
     for document in documents:
         for start in range(0, len(document), length):
@@ -72,7 +72,7 @@ def test_rows_are_those_of_first_fit_and_every_token_is_in_them_once(lengths, le
     assert source.filled == pytest.approx(used.mean())
 
 
-def test_tokens_of_a_segment_stand_in_their_order():
+def test_tokens_of_a_segment_keep_their_order():
     rows = PackedDataset(DOCUMENTS, 10)[:]
     for tokens, segments, positions in zip(*rows.values(), strict=True):
         for number in range(1, segments.max() + 1):
@@ -134,7 +134,7 @@ def test_a_shuffled_loader_delivers_packed_rows(dtype, output):
         assert_same(batch, {name: array[rows] for name, array in expected.items()})
 
 
-def test_a_stream_goes_on_where_it_stopped():
+def test_a_stream_resumes_where_it_stopped():
     source = PackedDataset(DOCUMENTS, 10)
     loader = DataLoader(source, batch_size=3, seed=5, output="numpy")
     with iter(loader) as first:
@@ -190,22 +190,22 @@ REFUSED = [
     (lambda: PackedDataset(FLAT, 10, lengths=[5, 5]), ArgumentError,
      "`lengths` add up to 10, and the array holds 94 tokens."),
     (lambda: PackedDataset(FLAT, 10, lengths=[95, -1]), ArgumentError,
-     "`lengths` has 95, and must be from 0 to 94, the tokens."),
+     "`lengths` has 95; it must be from 0 to 94, the number of tokens."),
     (lambda: PackedDataset(FLAT, 10, lengths=[94.0]), ArgumentError,
-     "`lengths` must be a list of integers, one per document, not float64[1]."),
+     "`lengths` must be a list of integers, one per document, got float64[1]."),
     (lambda: PackedDataset(FLAT, 10, lengths=[]), ArgumentError, "`lengths` must be a list of integers"),
     (lambda: PackedDataset(FLAT, 10, starts=[0, 9, 3]), ArgumentError,
-     "`starts` must begin with 0 and ascend; give `lengths` with them."),
+     "`starts` must begin with 0 and ascend; otherwise give `lengths`, too."),
     (lambda: PackedDataset(FLAT, 10, starts=[1, 9]), ArgumentError, "`starts` must begin with 0"),
     (lambda: PackedDataset(FLAT, 10, starts=[1, 9], lengths=[1]), ArgumentError,
-     "`starts` and `lengths` must be as many, not 2 and 1."),
+     "`starts` and `lengths` must have the same length, got 2 and 1."),
     (lambda: PackedDataset(FLAT, 10, starts=[1, 90], lengths=[1, 5]), ArgumentError,
      "document 1 ends at 95, and the array holds 94 tokens."),
     (lambda: PackedDataset(FLAT, 10, starts=[1, 90], lengths=[0, 0]), DataError,
      "there are no documents, or only empty ones."),
     (lambda: PackedDataset(DOCUMENTS, 10, lengths=LENGTHS), ArgumentError, "these need no `lengths` and no `starts`."),
     (lambda: PackedDataset(DOCUMENTS, 10, long="raise"), DataError,
-     "document 6 has 40 tokens and a row 10; make rows longer, or use long=\"split\"."),
+     "document 6 has 40 tokens, and a row has 10; make rows longer, or use long=\"split\"."),
     (lambda: PackedDataset(DOCUMENTS, 10, long="cut"), ArgumentError,
      "`long` (='cut') must be \"split\" or \"raise\"."),
     (lambda: PackedDataset(DOCUMENTS, 10, pad=-1), ArgumentError, "`pad` (=-1) must be an integer of at least 0."),

@@ -1,4 +1,4 @@
-"""PolarsDataset reads the numbers of a frame or a file in place, and refuses what is none."""
+"""PolarsDataset reads the numbers of a frame or a file in place, and refuses other types."""
 
 import sys
 
@@ -116,7 +116,7 @@ def test_columns_are_chosen_and_ordered_by_name():
 @pytest.mark.parametrize(
     ("column", "words"),
     [
-        (["a", "b"], "column 'x' is String, .* or leave it out by `columns`"),
+        (["a", "b"], "column 'x' is String; it must be .* or leave it out by `columns`"),
         (pl.Series(["a", "b"], dtype=pl.Categorical), "is Categorical"),
         (pl.Series([b"a", b"b"]), "is Binary"),
         (pl.Series([1, 2]).cast(pl.Date), "is Date"),

@@ -43,7 +43,7 @@ def damaged(request, tmp_path):
 
 
 def steps_of(source, transforms=None, **options):
-    """What each of the first steps gives: an array, or the error."""
+    """Return the result of each of the first steps: an array, or the error."""
     loader = DataLoader(
         source,
         batch_size=5,
@@ -94,7 +94,7 @@ def test_a_loader_raises_at_the_step_of_the_damaged_record(damaged, mmap, transf
 
 
 @pytest.mark.parametrize("transforms", PIPELINES)
-def test_iteration_delivers_what_lies_before_the_damage(damaged, transforms):
+def test_iteration_delivers_all_rows_before_the_damage(damaged, transforms):
     loader = DataLoader(
         rows_of(damaged),
         batch_size=2,
@@ -170,8 +170,8 @@ def test_without_verification_damage_gives_bytes_or_an_error(damaged):
 @pytest.mark.parametrize("kind", ["uncompressed", "7 uncompressed"])
 @pytest.mark.parametrize("mmap", [True, False])
 def test_a_record_is_verified_once_or_always(tmp_path, verify, notices, kind, mmap, monkeypatch):
-    # Or the group would be remembered, and not read again.
-    monkeypatch.setattr("loaderx.sources.records.reader.KEPT_BYTES", 0)
+    # Otherwise the group would be cached, and not read again.
+    monkeypatch.setattr("loaderx.sources.records.reader.CACHE_BYTES", 0)
     path = write(tmp_path / "rows.ar", ARRAY, KINDS[kind])
     source = rows_of(path, verify=verify, mmap=mmap)
     never = rows_of(path, verify="never", mmap=mmap)
@@ -184,7 +184,7 @@ def test_a_record_is_verified_once_or_always(tmp_path, verify, notices, kind, mm
             source[10]
     else:
         assert (source[10] != ARRAY[10]).sum() == 1
-    # Where nothing was read before, the damage is always noticed.
+    # A part that was not read before is always verified.
     with pytest.raises(DataError, match="the hash of its chunk's data is wrong"):
         rows_of(path, verify=verify, mmap=mmap)[10]
 
@@ -206,7 +206,7 @@ def test_a_damaged_header_is_named(tmp_path):
 @pytest.mark.parametrize("forged", ["options", "size"])
 @pytest.mark.parametrize("mmap", [True, False])
 def test_what_a_footer_says_of_the_chunks_is_not_believed(tmp_path, monkeypatch, forged, mmap):
-    """Hashes do not protect from who knows how to make them."""
+    """Hashes do not protect against someone who can compute them."""
     array = np.tile(values((30, 1), "u1"), (1, 3000))
     path = write(
         tmp_path / "rows.ar", array, DIRECT["zstd" if forged == "options" else "uncompressed"]
@@ -243,7 +243,7 @@ from loaderx import ARDataset, DataError, DataLoader, transforms
 whole, path, mmap = sys.argv[1], sys.argv[2], sys.argv[3] == "True"
 
 def wait_until_idle():
-    # What is built ahead is ready once no other thread runs or waits for the disk, for a quarter of a second.
+    # The batches ahead are ready once no other thread runs or waits for the disk, for a quarter of a second.
     tasks, idle = Path("/proc/self/task"), 0
     while idle < 5:
         time.sleep(0.05)
@@ -271,7 +271,7 @@ for ops in ("brackets", None, [transforms.Normalize(0.5, 0.25)]):
         )
         with iter(loader) as iterator:
             next(iterator)
-            # Whatever reads just now would fault.
+            # A thread that reads now would fault.
             wait_until_idle() if sys.platform == "linux" else time.sleep(0.5)
             os.truncate(path, 65536)
             steps = 1
@@ -299,7 +299,7 @@ def test_a_file_that_shrinks_while_it_is_open_raises_and_does_not_end_the_proces
     for _, message in found:
         assert message.startswith(f"{path} shrank from {whole.stat().st_size} to ")
         assert ("open it with mmap=False" in message) == mmap
-    # What was ready before is delivered: one batch for `prefetch`, one for the worker.
+    # Batches that were ready before are delivered: one for `prefetch`, one for the worker.
     assert [int(steps) in (2, 3) for steps, _ in found] == [False, True, True]
 
 
@@ -313,7 +313,7 @@ def test_a_group_file_that_shrinks_raises(tmp_path):
             source[250]
 
 
-# Files that are something else.
+# Files of other formats.
 
 
 def npy():
@@ -368,7 +368,7 @@ def test_a_file_cut_anywhere_is_named(tmp_path, options, mmap):
 
 
 @pytest.mark.parametrize("options", ["uncompressed", "zstd", "7"])
-def test_a_file_with_blocks_before_behind_or_amid_it_is_named_or_read(tmp_path, options):
+def test_a_file_with_blocks_before_after_or_inside_it_is_named_or_read(tmp_path, options):
     array = values((40, 8000), "u1")
     whole = write(tmp_path / "whole.ar", array, KINDS[options]).read_bytes()
     path = tmp_path / "other.ar"
@@ -390,7 +390,7 @@ def test_every_flipped_byte_gives_the_right_rows_or_names_the_file(tmp_path, opt
     path = write(tmp_path / "rows.ar", array, KINDS[options])
     whole = path.read_bytes()
     places = np.random.default_rng(1).permutation(6000)[:120].tolist()
-    # The footer lies behind the first block or the records, the postscript in the last block.
+    # The footer is after the first block or after the records, the postscript in the last block.
     places += np.random.default_rng(2).integers(len(whole) - 65536, len(whole) - 65000, 30).tolist()
     errors = 0
     for place in places:

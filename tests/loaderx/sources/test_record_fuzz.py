@@ -1,7 +1,7 @@
-"""Damage to an ArrayRecord file has an error as its worst result: thousands of mutations of small files are read.
+"""Damage to an ArrayRecord file leads to an error at worst: thousands of mutations of small files are read.
 
-`make test-long` reads ten thousand. What is done to the files is in fuzz_damage.py and fuzz_forgery.py, what they may
-then give in fuzz_outcomes.py. All of it happens in processes of their own, with limited memory, which must survive.
+`make test-long` reads ten thousand. The mutations are in fuzz_damage.py and fuzz_forgery.py, the allowed outcomes in
+fuzz_outcomes.py. All of it happens in separate processes with limited memory, which must survive.
 """
 
 import json
@@ -51,7 +51,7 @@ def start(folder, first, count):
 
 @pytest.fixture(scope="module")
 def folder():
-    """In memory where that is possible: half a gigabyte is written."""
+    """Return a folder, in memory if possible: half a gigabyte is written."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
         yield Path(name)
@@ -61,7 +61,7 @@ def folder():
     scope="module", params=[FEW, pytest.param(MANY, marks=pytest.mark.long)], ids=["few", "many"]
 )
 def reports(request, folder):
-    """What each process said, and its exit code."""
+    """Return the output and exit code of each process."""
     mutations, processes = request.param
     share = mutations // processes
     running = []
@@ -101,12 +101,12 @@ def test_there_are_mutations_of_every_class_that_do_harm_and_that_do_none(report
     assert counts[f"{kind} error"] > 0
 
 
-# The tests above are worth something only if they can fail.
+# Checks that the tests above can fail.
 
 
 @pytest.fixture(scope="module")
 def padded(folder):
-    """A file in which each chunk begins with a block, all of one size."""
+    """Return a file in which each chunk begins with a block, all of one size."""
     return write_original(folder / "padded", "uncompressed", 1, True, True)
 
 
@@ -141,7 +141,7 @@ def test_forged_numbers_have_right_hashes(padded, folder):
     assert ARDataset(path)[1][-1] == padded.records[1][-1] ^ 1
 
 
-def test_memory_behind_an_array_ends_the_process_that_touches_it():
+def test_memory_after_an_array_ends_the_process_that_touches_it():
     program = (
         f"import ctypes; from {guarded_numpy.__name__} import GUARDED; GUARDED.on = True; "
         "array = GUARDED.empty(100, 'u1'); print(ctypes.string_at(array.ctypes.data, SIZE))"

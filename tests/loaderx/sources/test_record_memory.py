@@ -1,4 +1,4 @@
-"""What reading records costs: groups decoded once, bounded memory, nothing left open, a small index."""
+"""Cost of reading records: groups decoded once, bounded memory, no open files left, a small index."""
 
 import gc
 import os
@@ -24,14 +24,14 @@ ARRAY = values((700, 50), "f4")
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick_collections():
-    """Keep the collector from what other tests left: it is called in most of these."""
+    """Freeze the objects that other tests left: most of these tests run the garbage collector."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture
 def decoded(monkeypatch):
-    """The chunks decoded from now on, by number."""
+    """Return the chunks decoded from now on, by number."""
     found = []
     read_chunk = RecordFile.read_chunk
 
@@ -46,7 +46,7 @@ def decoded(monkeypatch):
 @pytest.mark.parametrize("transforms", [None, [T.Normalize(0.5, 0.25)]], ids=["plain", "compiled"])
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_group_is_decoded_once_per_batch(tmp_path, decoded, monkeypatch, transforms, workers):
-    monkeypatch.setattr(reader, "KEPT_BYTES", 0)
+    monkeypatch.setattr(reader, "CACHE_BYTES", 0)
     source = ARDataset(write(tmp_path / "rows.ar", ARRAY, GROUPS["7"]), "f4", (50,))
     loader = DataLoader(
         source, batch_size=350, output="numpy", transforms=transforms, workers=workers, num_epochs=1
@@ -69,7 +69,7 @@ def test_in_order_a_group_is_decoded_once_overall(tmp_path, decoded, batch_size)
     decoded.clear()
     batches = [loader.batch(step) for step in range(len(loader))]
     assert_same(np.concatenate(batches), ARRAY)
-    # The first was decoded when the file was opened, to compare its records with the shape, and is kept since.
+    # The first chunk was decoded when the file was opened, to compare its records with the shape, and is cached.
     assert decoded == list(range(1, 100))
 
 
@@ -81,20 +81,20 @@ def test_groups_that_fit_into_memory_are_decoded_once_for_many_epochs(tmp_path, 
     assert sorted(decoded) == list(range(1, 100))
 
 
-# Bytes of one group of seven rows, and of where each of them ends.
+# Bytes of one group of seven rows, and of the ends of its records.
 GROUP = 7 * (200 + 8)
 
 
 @pytest.mark.parametrize("files", [1, 5])
 def test_chunks_that_are_kept_take_bounded_memory(tmp_path, decoded, monkeypatch, files):
-    monkeypatch.setattr(reader, "KEPT_BYTES", 10 * GROUP + 1)
+    monkeypatch.setattr(reader, "CACHE_BYTES", 10 * GROUP + 1)
     path = write(tmp_path / "rows.ar", ARRAY, GROUPS["7"])
     source = ARDataset([path] * files, "f4", (50,))
     threads = [started(lambda: source[:]) for _ in range(3)]
     join(*threads)
     source[:]
     decoded.clear()
-    # Backwards: the ten used last are there, all others are not.
+    # Backwards: the ten chunks used last are cached, all others are not.
     for row in range(700 * files - 1, 0, -7):
         source[row]
     assert decoded == [*range(89, -1, -1), *list(range(99, -1, -1)) * (files - 1)]
@@ -108,7 +108,7 @@ def test_a_chunk_that_two_threads_read_at_once_counts_once():
         def read_chunk(self, number):
             reads.append(number)
             if len(reads) == 1:
-                # Meanwhile another thread reads it, behind a lock of its own: the first one was given back.
+                # Meanwhile another thread reads it under its own lock, as the first lock was released.
                 kept._busy.clear()
                 kept.chunk(self, number)
             return chunk
@@ -138,7 +138,7 @@ def test_threads_that_need_one_group_decode_it_once(tmp_path, monkeypatch):
 
 
 def test_a_chunk_larger_than_what_is_kept_is_read_and_not_kept(tmp_path, decoded, monkeypatch):
-    monkeypatch.setattr(reader, "KEPT_BYTES", GROUP - 1)
+    monkeypatch.setattr(reader, "CACHE_BYTES", GROUP - 1)
     source = ARDataset(write(tmp_path / "rows.ar", ARRAY, GROUPS["7"]), "f4", (50,))
     assert_same(source[:], ARRAY)
     decoded.clear()
@@ -156,7 +156,7 @@ def test_of_records_alone_in_their_chunk_none_is_decoded_in_python(tmp_path, dec
 
 
 def maps_of(folder):
-    """How many mappings of files in a folder this process has."""
+    """Return how many mappings of files in a folder this process has."""
     return pathlib.Path("/proc/self/maps").read_text().count(str(folder))
 
 
@@ -210,7 +210,7 @@ def test_nothing_stays_open_after_a_loader(tmp_path, kind, mmap):
     assert maps_of(tmp_path) == 0
 
 
-def test_a_data_set_takes_one_descriptor_per_file(tmp_path):
+def test_a_data_set_needs_one_descriptor_per_file(tmp_path):
     paths = [write(tmp_path / f"{number}.ar", ARRAY[:5]) for number in range(20)]
     for mmap in (True, False):
         gc.collect()
@@ -239,7 +239,7 @@ def test_what_was_read_outlives_its_data_set(tmp_path):
 
 
 def owned_bytes(file):
-    """Memory of the arrays of a file; one number that stands for all has a stride of 0."""
+    """Return the memory of the arrays of a file; an array of one repeated number has a stride of 0."""
     arrays = [
         array
         for array in vars(file).values()
@@ -251,13 +251,13 @@ def owned_bytes(file):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """200,000 records in chunks of their own."""
+    """Return a file of 200,000 records in chunks of their own."""
     folder = tmp_path_factory.mktemp("large")
     return write(folder / "rows.ar", (b"%04d" % (i % 9999) for i in range(200_000)))
 
 
 @pytest.mark.parametrize("mmap", [True, False])
-def test_the_index_of_rows_takes_at_most_16_bytes_per_record(large, mmap):
+def test_the_index_of_rows_needs_at_most_16_bytes_per_record(large, mmap):
     source = ARDataset(large, "u1", (4,), mmap=mmap)
     source[:100]
     (own,) = source.rows._readers
@@ -272,7 +272,7 @@ def test_the_index_of_rows_takes_at_most_16_bytes_per_record(large, mmap):
 
 
 @pytest.mark.parametrize("options", [{}, {"dtype": "u1", "shape": (None,), "pad_to": 5}])
-def test_the_index_of_records_of_any_length_takes_no_more_either(large, options):
+def test_the_index_of_records_of_any_length_needs_no_more(large, options):
     source = ARDataset(large, **options)
     rows = source.rows.fields["data"] if options else source.rows
     assert owned_bytes(rows._readers[0].file) <= 16 * 200_000
@@ -287,7 +287,7 @@ def test_opening_a_file_leaves_no_memory_as_large_as_its_index(large):
         found.append(int(worker(0).words[chunks.SCRATCH_SIZE]))
 
     join(started(use))
-    # A record takes some hundred bytes of its file.
+    # A record needs some hundred bytes of its file.
     assert found[0] < 65536
 
 

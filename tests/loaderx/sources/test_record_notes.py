@@ -1,4 +1,4 @@
-"""A file by `write_array_record` says itself what its records are."""
+"""A file by `write_array_record` describes its own records."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_numbers_of_every_dtype_are_noted(tmp_path, dtype):
     assert source.spec == Spec((3,), np.dtype(dtype).newbyteorder("="))
     assert_delivers(source, array)
     records = ArrayRecordReader(str(tmp_path / "rows.ar")).read_all()
-    # In the byte order of the machine, whatever that of the array.
+    # In the byte order of the machine, whatever the byte order of the array.
     assert records == [row.tobytes() for row in native(array)]
 
 

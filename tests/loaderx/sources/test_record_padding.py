@@ -1,4 +1,4 @@
-"""Records of varying length become rows of one: padded, or cut, with a field that says how long each is."""
+"""Records of any length become rows of one length: padded, or cut, with a field for the length."""
 
 import numpy as np
 import pytest
@@ -127,7 +127,7 @@ def test_values_that_do_not_fit_are_refused(tmp_path, dtype, value):
 
 
 @pytest.mark.parametrize("pad_to", [None, 0, -1, 8.0, "8", True])
-def test_a_length_that_is_none_is_refused(tmp_path, pad_to):
+def test_an_invalid_length_is_refused(tmp_path, pad_to):
     path = write(tmp_path / "texts.ar", sequences("f4"))
     with pytest.raises(ArgumentError, match=r"`pad_to` \(=.*integer of at least 1"):
         opened(path, "f4", "", pad_to=pad_to)
@@ -163,7 +163,7 @@ def test_a_record_that_is_no_whole_number_of_steps_is_named(tmp_path, options):
     for read in (lambda: source[9], lambda: source[:], lambda: one_pass(source)):
         with pytest.raises(DataError, match=words):
             read()
-    # The others are read.
+    # The other records are read.
     assert_same(source[[0, 8, 10]]["length"], np.array([3, 1, 5], np.int32))
 
 
@@ -204,14 +204,14 @@ def test_a_view_with_labels_keeps_its_names(tmp_path):
         assert_same(part[:], padded([arrays[number] for number in other[:]]))
 
 
-def test_another_length_beside_it_is_refused(tmp_path):
+def test_a_second_length_field_is_refused(tmp_path):
     source = opened(write(tmp_path / "texts.ar", sequences("i4")), "i4", "")
     for data in (
         {"tokens": source, "length": np.arange(13)},
         {"length": np.arange(13), "tokens": source},
         {"tokens": source, "more": source},
     ):
-        with pytest.raises(ArgumentError, match=r"brings a field 'length' with it, and there is"):
+        with pytest.raises(ArgumentError, match=r"brings a field 'length' with it, which exists"):
             DataLoader(data)
 
 

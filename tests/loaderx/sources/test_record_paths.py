@@ -1,4 +1,4 @@
-"""Which files a path, a pattern or a list of these stands for, and in which order."""
+"""Files of a path, a pattern or a list of these, and their order."""
 
 import pathlib
 import warnings
@@ -12,12 +12,12 @@ from tests.loaderx.sources.record_files import DIRECT, GROUPS, KINDS, OPTIONS, S
 from tests.loaderx.sources.rows import assert_delivers, assert_same, one_pass, values
 
 ARRAY = values((23, 3), "f4")
-# How many rows each of four files has; one has none.
+# Number of rows of each of four files; one has none.
 CUTS = [0, 5, 11, 11, 23]
 
 
 class CountedPath:
-    """A path as other libraries have them."""
+    """Path as other libraries have them."""
 
     def __init__(self, path):
         self.path = path
@@ -27,7 +27,7 @@ class CountedPath:
 
 
 def write_shards(folder, name="train", options=("group_size:1,zstd",) * 4, array=ARRAY):
-    """Four files, train-00000-of-00004 to train-00003-of-00004."""
+    """Write four files, train-00000-of-00004 to train-00003-of-00004."""
     return [
         write(folder / f"{name}-{number:05d}-of-00004", array[start:stop], option)
         for number, (start, stop, option) in enumerate(
@@ -74,7 +74,7 @@ def test_a_list_of_files_is_read_in_its_order(tmp_path, make, kind):
     backwards = np.concatenate([ARRAY[11:], ARRAY[5:11], ARRAY[:5]])
     assert_delivers(opened(make(paths[::-1])), backwards)
     assert_same(opened(make([paths[0], paths[0]]))[:], ARRAY[[*range(5), *range(5)]])
-    # An incomplete set is no mistake if each file is named.
+    # An incomplete set is allowed if each file is named.
     assert_same(opened(make(paths[1:2]))[:], ARRAY[5:11])
 
 
@@ -108,7 +108,7 @@ def test_a_set_may_have_an_ending(tmp_path):
     expected = np.concatenate([ARRAY[::2], ARRAY[1::2]])
     assert_same(opened(tmp_path / "rows-*.ar")[:], expected)
     (tmp_path / "rows-00000-of-00002.ar").unlink()
-    with pytest.raises(DataError, match=r"rows: of 00002 files these are missing: \[0\]"):
+    with pytest.raises(DataError, match=r"rows: these of 00002 files are missing: \[0\]"):
         opened(tmp_path / "rows-*.ar")
 
 
@@ -129,7 +129,7 @@ def test_the_missing_files_of_a_set_are_named(tmp_path, name):
     paths = write_shards(tmp_path)
     paths[1].unlink()
     paths[3].unlink()
-    with pytest.raises(DataError, match=r"train: of 00004 files these are missing: \[1, 3\]"):
+    with pytest.raises(DataError, match=r"train: these of 00004 files are missing: \[1, 3\]"):
         opened(tmp_path / name)
 
 
@@ -174,7 +174,7 @@ def test_what_is_no_path_is_refused(path):
 
 @pytest.mark.parametrize("path", [[None], ["rows.ar", 5], (b"rows.ar",), [["rows.ar"]]], ids=repr)
 def test_a_list_with_something_else_in_it_is_refused(path):
-    with pytest.raises(ArgumentError, match=r"`path` has .* in it, which is not a path"):
+    with pytest.raises(ArgumentError, match=r"`path` contains .*, which is not a path"):
         opened(path)
 
 

@@ -1,4 +1,4 @@
-"""ARDataset reads what array_record's own writer wrote, with any of its options, as if it were an array."""
+"""ARDataset reads files of array_record's own writer, with any of its options, like an array."""
 
 import contextlib
 import functools
@@ -46,7 +46,7 @@ SHAPES = [
 
 
 def some_shapes(options):
-    """All shapes for records alone in their chunk and in groups, and every third one for the other options."""
+    """Return all shapes for one record per chunk and for groups, and every third one for the other options."""
     return SHAPES if options in ("uncompressed", "zstd", "7") else SHAPES[len(options) % 3 :: 3]
 
 
@@ -56,7 +56,7 @@ def some_shapes(options):
 )
 def test_a_file_by_any_option_of_the_writer_is_read(tmp_path, options, count, shape, dtype):
     if options in PADDED:
-        count = min(count, 50)  # Each would take 64 KiB.
+        count = min(count, 50)  # Each needs 64 KiB.
     array = values((count, *shape), dtype)
     path = write(tmp_path / "rows.ar", array, OPTIONS[options])
     assert_reads_as(opened(path, array, OPTIONS[options]), array)
@@ -108,7 +108,7 @@ def test_an_integer_that_does_not_fit_into_the_dtype_of_jax_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("options", ["uncompressed", "zstd"])
-def test_rows_that_lie_unaligned_in_the_file_are_read(tmp_path, options):
+def test_unaligned_rows_of_a_file_are_read(tmp_path, options):
     # Every record moves the next by an odd number of bytes.
     array = values((64, 5), "f4")
     path = write(tmp_path / "rows.ar", array, KINDS[options])
@@ -187,7 +187,7 @@ def test_records_of_another_size_than_a_row_are_named(tmp_path, options):
         ]
 
 
-# The same as an array, through a loader.
+# Batches of a loader, compared with those of an array.
 
 IMAGES = values((100, 48, 48, 3), "u1")
 LABELS = values((100,), "i8")
@@ -199,7 +199,7 @@ def halved(image):
 
 @T.transform
 def shifted(x):
-    # In place: a row must not be changed where it lies in the file.
+    # In place: the row in the file must not be changed.
     for i in range(x.shape[0]):
         x[i, 0, 0] += 3
 
@@ -253,7 +253,7 @@ def batches_of_the_array(pipeline, **options):
 
 
 def assert_same_batches(images, expected, pipeline, **options):
-    """A loader over `images` delivers what one over `expected` does, which is all of the array if None."""
+    """Assert that a loader over `images` delivers the batches of one over `expected`; None is all of the array."""
     found = batches(images, pipeline, **options)
     wanted = (
         batches_of_the_array(pipeline, **options)
@@ -292,7 +292,7 @@ def test_rows_of_either_byte_order_are_transformed(tmp_path, kind, dtype):
         )
 
 
-def test_wide_rows_are_narrowed_behind_transforms(tmp_path):
+def test_wide_rows_are_narrowed_after_transforms(tmp_path):
     array = values((30, 6), "f8")
     source = ARDataset(write(tmp_path / "rows.ar", array), "f8", (6,))
     transforms = [T.Normalize(0.5, 0.25)]
@@ -350,7 +350,7 @@ def test_data_sets_are_added_to_one_another_and_to_arrays(image_files, kind, pip
 def test_rows_of_other_shapes_are_not_added(image_files):
     images = ARDataset(image_files["zstd"], "u1", IMAGES.shape[1:])
     flat = ARDataset(image_files["zstd"], "u1", (48 * 48 * 3,))
-    with pytest.raises(ArgumentError, match="concatenated if their rows are alike"):
+    with pytest.raises(ArgumentError, match="concatenated if their rows have one spec"):
         images + flat
 
 
@@ -444,7 +444,7 @@ def test_what_a_decoder_raises_arrives_as_it_is(tmp_path):
         one_pass(source)
 
 
-# Files that change their place.
+# Files that move.
 
 
 @pytest.mark.parametrize("kind", KINDS)

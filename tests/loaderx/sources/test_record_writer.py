@@ -1,4 +1,4 @@
-"""Files by write_array_record are those that array_record itself writes and reads, whole or not there at all."""
+"""Files by write_array_record equal those of array_record, which reads them; a file is complete or absent."""
 
 import contextlib
 import io
@@ -65,7 +65,7 @@ def varint(data, place=0):
 
 
 def footer_of(path):
-    """Where the footer begins and its first record, from a file whose footer is not cut by a block header."""
+    """Return the position of the footer and its first record; the footer must not span a block header."""
     content = path.read_bytes()
     # The postscript: block header, chunk header, no compression, one byte for three sizes, the sizes, tag.
     offset, _ = varint(content, len(content) - BLOCK + 24 + 40 + 5 + 1)
@@ -81,7 +81,7 @@ def footer_of(path):
 
 
 def content_of(path):
-    """What the footer says about dtype and shape, or None."""
+    """Return the dtype and shape in the footer, or None."""
     _, metadata = footer_of(path)
     place = 0
     while place < len(metadata):
@@ -102,7 +102,7 @@ def assert_nothing_left(path):
     assert list(path.parent.iterdir()) == []
 
 
-# Readable by others.
+# Files are readable by other readers.
 
 
 @pytest.mark.parametrize("group_size", [1, 7, 1000])
@@ -152,7 +152,7 @@ def test_a_data_source_reads_dtype_and_shape_or_not(path):
         assert source.__getitems__([19, 0]) == [array[19].tobytes(), array[0].tobytes()]
 
 
-# The same bytes as array_record.
+# The bytes equal those of array_record.
 
 
 @pytest.mark.parametrize("group_size", [1, 7, 1000])
@@ -191,7 +191,7 @@ def test_a_chunk_may_begin_at_any_legal_position_near_a_block(path):
 
 
 def test_the_footer_may_end_at_any_legal_position_near_a_block(path):
-    # Behind the one record there are about 160 bytes of footer; too little room for padding takes a block more.
+    # About 160 bytes of footer follow the one record; if there is too little room, padding needs one more block.
     sizes = set()
     for first in range(65_536 - 109 - 240, 65_536 - 109 - 120):
         expected = written_by_array_record(path, [random_bytes(first)], "group_size:1,uncompressed")
@@ -213,7 +213,7 @@ def test_chunks_of_more_records_than_bytes_are_padded(path, compression):
         assert path.read_bytes() == expected
 
 
-# What goes in.
+# Input.
 
 ARRAY = np.random.default_rng(1).integers(-999, 999, (50, 6, 4), dtype="i4")
 INPUTS = {
@@ -336,7 +336,7 @@ def test_neither_threads_nor_blocks_change_the_file(path, monkeypatch, compressi
 def test_a_long_iterable_is_never_held_as_a_whole(path, monkeypatch):
     monkeypatch.setattr(writer, "BLOCK_BYTES", 10_000)
     placed, held = [], []
-    place = writer.Layout.place
+    place = writer.FileCursor.place
 
     def counting():
         for taken in range(2000):
@@ -347,7 +347,7 @@ def test_a_long_iterable_is_never_held_as_a_whole(path, monkeypatch):
         placed.append(len(chunks.records))
         return place(self, chunks)
 
-    monkeypatch.setattr(writer.Layout, "place", placing)
+    monkeypatch.setattr(writer.FileCursor, "place", placing)
     write_array_record(path, counting(), workers=2)
     assert len(held) == 2000
     assert max(held) <= 60
@@ -450,19 +450,23 @@ def test_the_file_has_the_rights_of_any_new_file(path, umask):
         ({"data": []}, ArgumentError, "`data` has no records"),
         ({"data": b"abc"}, TypeError, "`data` is one record of bytes"),
         ({"data": 5}, TypeError, "`data` is a int"),
-        ({"data": [b"a", 5]}, TypeError, "record 1 of `data` is a int: records are arrays or"),
+        ({"data": [b"a", 5]}, TypeError, "record 1 of `data` is a int; records must be arrays or"),
         ({"data": [np.array([None])]}, ArgumentError, "record 0 of `data` has dtype object"),
         ({"data": "missing.npy"}, FileNotFoundError, "missing.npy"),
         ({"dtype": "f4", "shape": (3,)}, ArgumentError, "are for records of bytes"),
         ({"data": [b"abcd"], "dtype": "f4"}, ArgumentError, "give both or none"),
         ({"data": [b"abcd"], "shape": (1,)}, ArgumentError, "give both or none"),
         ({"data": [b"a"], "dtype": "O", "shape": ()}, ArgumentError, "`dtype` has dtype object"),
-        ({"data": [b"a"], "dtype": "u1", "shape": (1, None)}, ArgumentError, "first place only"),
+        (
+            {"data": [b"a"], "dtype": "u1", "shape": (1, None)},
+            ArgumentError,
+            "only as its first entry",
+        ),
         ({"data": [b"a"], "dtype": "u1", "shape": (-1,)}, ArgumentError, "`shape` (=-1)"),
         (
             {"data": [np.zeros(2, "f4")], "dtype": "f4", "shape": (2,)},
             ArgumentError,
-            "record 0 of `data` is float32[2], an array.",
+            "record 0 of `data` is float32[2], an array; leave them out.",
         ),
     ],
 )
@@ -507,7 +511,7 @@ def test_a_folder_that_is_missing_is_noticed_before_anything_is_read(tmp_path):
         write_array_record(tmp_path / "missing" / "x", untouched())
     with pytest.raises(ArgumentError, match="is a folder"):
         write_array_record(tmp_path, untouched())
-    with pytest.raises(ArgumentError, match="no regular file"):
+    with pytest.raises(ArgumentError, match="not a regular file"):
         write_array_record("/dev/null", untouched())
     assert_nothing_left(tmp_path / "x")
 
@@ -531,7 +535,7 @@ def test_a_bar_is_shown_on_a_terminal_only(path, monkeypatch, stream, progress, 
     assert bool(sys.stderr.getvalue()) == shown
 
 
-# Files that are not the writer's, and what a killed writer leaves.
+# Files of others, and files that a killed writer leaves.
 
 ENDLESS = """
 import itertools, sys
@@ -543,7 +547,7 @@ write_array_record(sys.argv[1], (np.zeros(1 << 20, np.uint8) for _ in itertools.
 
 @contextlib.contextmanager
 def writing(path):
-    """A process that writes a file without end, once it has begun."""
+    """Yield a process that writes an endless file, once it has begun."""
     process = subprocess.Popen([sys.executable, "-c", ENDLESS, path], stderr=subprocess.PIPE)
     try:
         before = set(path.parent.iterdir())
@@ -567,7 +571,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(tmp_p
     ]
     for name in theirs:
         (tmp_path / name).write_text("not ours")
-    # By their names these might be ours.
+    # By their names these could be temporary files of the writer.
     (tmp_path / ".x.ar.0123456789aa.unfinished").mkdir()
     (tmp_path / ".x.ar.0123456789ab.unfinished").symlink_to(tmp_path / theirs[0])
     os.mkfifo(tmp_path / ".x.ar.0123456789ac.unfinished")

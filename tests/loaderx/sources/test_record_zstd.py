@@ -1,4 +1,4 @@
-"""zstd is found in the zstandard package, and everything works where it cannot be called directly."""
+"""zstd is found in the zstandard package, and everything works if it cannot be called directly."""
 
 import os
 import pathlib
@@ -29,7 +29,7 @@ COMPRESSED = ["zstd", "zstd:19", "small window", "large window", "7", "1000", "p
 
 @pytest.fixture
 def hidden(monkeypatch):
-    """No compiled module of the package shows its functions."""
+    """Hide the functions of the compiled modules of the package."""
     monkeypatch.setattr(zstd, "libraries", list)
     monkeypatch.setattr(worker, "_threads", threading.local())
     zstd.decompressor.cache_clear()

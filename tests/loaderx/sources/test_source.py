@@ -1,4 +1,4 @@
-"""Brackets on any source mean what they mean on the array of its rows."""
+"""Indexing a source means the same as indexing the array of its rows."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ LABELS = values((ROWS,), ">i8")
 
 
 class Answers:
-    """An object that is asked for many rows at once."""
+    """Object that is asked for many rows at once."""
 
     def __len__(self):
         return ROWS
@@ -54,7 +54,7 @@ keys = st.one_of(
 
 
 def outcome(rows, key):
-    """The rows, or that there are none."""
+    """Return the rows, or the type of the error."""
     try:
         return rows[key]
     except IndexError:

@@ -237,7 +237,7 @@ def test_a_table_without_rowid_is_refused(path, statement):
 
 def test_a_table_that_hides_its_rowid_is_refused(tmp_path):
     path = execute(tmp_path / "x.db", "CREATE TABLE t (rowid TEXT, oid TEXT, _ROWID_ TEXT)")
-    with pytest.raises(ArgumentError, match="columns of all the names of the rowid"):
+    with pytest.raises(ArgumentError, match="columns with all names of the rowid"):
         SQLiteDataset(path, "t", {"oid": "int64"})
 
 
@@ -251,7 +251,7 @@ def test_no_rows_are_refused(path, where):
 
 @pytest.mark.parametrize("columns", [{}, ["label"], None])
 def test_columns_without_their_types_are_refused(path, columns):
-    with pytest.raises(ArgumentError, match=r"`columns` .* must say what each column holds"):
+    with pytest.raises(ArgumentError, match=r"`columns` .* must give the content of each column"):
         SQLiteDataset(path, "samples", columns)
 
 

@@ -15,7 +15,7 @@ LABELS = values((ROWS,), "i8")
 
 
 class Rows:
-    """A Python object with rows of two fields."""
+    """Python object with rows of two fields."""
 
     def __init__(self, images=ARRAY, labels=LABELS):
         self.images, self.labels = images, labels
@@ -98,7 +98,7 @@ def test_views_of_views_are_views(kind):
 
 
 def _numbers(view):
-    """Which row of all every row of a view is."""
+    """Return the row number in the original source for every row of a view."""
     rows = view[:]
     if isinstance(rows, dict | tuple):
         rows = rows["image"] if isinstance(rows, dict) else rows[0]
@@ -220,7 +220,7 @@ def test_adding_an_array_never_adds_numbers():
 
 
 @pytest.mark.parametrize("kind", LOCATED)
-def test_views_of_what_lies_in_memory_stay_on_the_compiled_path(kind):
+def test_views_of_rows_in_memory_stay_on_the_compiled_path(kind):
     source = LOCATED[kind]()
     views = [
         source,

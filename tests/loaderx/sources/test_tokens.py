@@ -18,7 +18,7 @@ def tokens_of(count, dtype=np.uint16, seed=0):
 
 
 def get_batch(path, starts, length):
-    """nanoGPT's get_batch, with the starts given."""
+    """Twin: nanoGPT's get_batch, with given starts."""
     data = np.memmap(path, dtype=np.uint16, mode="r")
     return {
         "inputs": np.stack([data[s : s + length] for s in starts]),
@@ -69,7 +69,7 @@ def test_batches_arrive_in_jax_in_the_dtype_of_the_file(raw):
 
 @settings(deadline=None, max_examples=100)
 @given(count=st.integers(2, 60), length=st.integers(1, 59), stride=st.integers(1, 70))
-def test_windows_are_all_that_fit_with_a_token_behind_them(count, length, stride):
+def test_windows_are_all_that_fit_with_a_token_after_them(count, length, stride):
     tokens = np.arange(count)
     if count < length + 1:
         with pytest.raises(DataError, match=f"the array holds {count} tokens"):
@@ -107,7 +107,7 @@ def test_more_files_than_are_looked_at_every_time(raw):
     np.testing.assert_array_equal(source[rows]["targets"], expected[rows])
 
 
-def test_a_stream_goes_on_where_it_stopped(raw):
+def test_a_stream_resumes_where_it_stopped(raw):
     source = TokenDataset(raw(tokens_of(1000)), 32, stride=1, dtype=np.uint16)
     loader = DataLoader(source, batch_size=16, seed=5, output="numpy")
     with iter(loader) as first:
@@ -187,23 +187,23 @@ REFUSED = [
     (lambda: TokenDataset(TOKENS, True), ArgumentError, "`length` (=True) must be an integer"),
     (lambda: TokenDataset(TOKENS, 5, stride=0), ArgumentError, "`stride` (=0) must be an integer of at least 1."),
     (lambda: TokenDataset(TOKENS, 100), DataError,
-     "the array holds 100 tokens; a window of `length` (=100) and the token behind it take 101."),
+     "the array holds 100 tokens; a window of `length` (=100) and the token after it need 101."),
     (lambda: TokenDataset(TOKENS[:0], 1), DataError, "the array holds 0 tokens"),
     (lambda: TokenDataset([], 5), ArgumentError, "`data` is empty"),
     (lambda: TokenDataset(None, 5), ArgumentError,
      "`data` (=None) must be a path or a NumPy array, or a list of these."),
     (lambda: TokenDataset(TOKENS, 5, dtype="float32"), ArgumentError, "`dtype` (='float32') must be an integer dtype."),
     (lambda: TokenDataset(TOKENS, 5, dtype="int32"), ArgumentError,
-     "`dtype` (='int32') is not that of the array, which has uint16."),
+     "`dtype` (='int32') is not the dtype of the array, which is uint16."),
     (lambda: TokenDataset(TOKENS, 5, offset=-1), ArgumentError, "`offset` (=-1) must be an integer of at least 0."),
     (lambda: TokenDataset(TOKENS, 5, offset=2), ArgumentError,
-     "`offset` (=2) is for raw files, and the array is none."),
+     "`offset` (=2) is for raw files, and the array is not a raw file."),
     (lambda: TokenDataset(TOKENS.astype(float), 5), DataError,
      "the array has shape (100,) and dtype float64; tokens are integers along one axis."),
     (lambda: TokenDataset(TOKENS.reshape(10, 10), 5), DataError, "the array has shape (10, 10)"),
     (lambda: TokenDataset([TOKENS, TOKENS.astype("i4")], 5), ArgumentError,
      "all tokens must be of one dtype: the array has uint16, the array has int32."),
-    (lambda: TokenDataset([TOKENS, TOKENS[::2]], 5), ArgumentError, "lie differently in memory."),
+    (lambda: TokenDataset([TOKENS, TOKENS[::2]], 5), ArgumentError, "have different memory layouts"),
 ]  # fmt: skip
 
 
@@ -215,13 +215,11 @@ def test_arguments_that_cannot_work_are_refused(make, kind, message):
 
 def test_files_that_cannot_be_are_refused(raw, tmp_path):
     path = raw(tokens_of(100, np.uint8)[:99])
-    with pytest.raises(
-        DataError, match=r"has 99 bytes, which are not a whole number of uint16 tok"
-    ):
+    with pytest.raises(DataError, match=r"has 99 bytes, which is not a whole number of uint16 tok"):
         TokenDataset(path, 5, dtype=np.uint16)
-    with pytest.raises(DataError, match="has 89 bytes behind the first 10, which are not a whole"):
+    with pytest.raises(DataError, match="has 89 bytes after the first 10, which is not a whole"):
         TokenDataset(path, 5, dtype=np.uint16, offset=10)
-    with pytest.raises(DataError, match="has 0 bytes behind the first 200, which are not a whole"):
+    with pytest.raises(DataError, match="has 0 bytes after the first 200, which is not a whole"):
         TokenDataset(path, 5, dtype=np.uint16, offset=200)
     with pytest.raises(ArgumentError, match="is a raw file; say what it consists of, such as dty"):
         TokenDataset(path, 5)
