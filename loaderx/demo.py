@@ -31,7 +31,7 @@ class Classifier(nnx.Module):
         self.logits = nnx.Linear(64, 10, rngs=rngs)
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        """Logits of the ten digits for images of 8x8 grey values from 0 to 16."""
+        """Return logits of the ten digits for images of 8x8 grey values from 0 to 16."""
         x = images[..., None] / 16
         x = nnx.relu(self.wide(nnx.relu(self.narrow(x))))
         x = nnx.max_pool(x, window_shape=(2, 2), strides=(2, 2))
@@ -39,7 +39,7 @@ class Classifier(nnx.Module):
 
 
 def loss(model: Classifier, batch: dict[str, jax.Array]) -> jax.Array:
-    """Mean cross-entropy of one batch."""
+    """Return the mean cross-entropy of one batch."""
     logits = model(batch["data"])
     return optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"]).mean()
 
@@ -56,12 +56,12 @@ def train_step(
 
 @nnx.jit
 def count_correct(model: Classifier, batch: dict[str, jax.Array]) -> jax.Array:
-    """How many images of one batch the model names correctly."""
+    """Return the number of images of one batch that are classified correctly."""
     return (model(batch["data"]).argmax(axis=1) == batch["label"]).sum()
 
 
 def write_digits(folder: Path) -> Dataset:
-    """Write scikit-learn's digits as two .npy files, as a user's data would lie on disk."""
+    """Write scikit-learn's digits as two .npy files, like a user's data, and open them."""
     digits = load_digits()
     np.save(folder / "data.npy", digits.images.astype(np.uint8))
     np.save(folder / "label.npy", digits.target.astype(np.int32))
@@ -79,7 +79,7 @@ def run() -> None:
         )
         # Endless, in a new order every epoch; the loop below decides when to stop.
         loader = DataLoader(train, batch_size=BATCH_SIZE, seed=SEED)
-        # Finite and in file order: one pass over the rows the model is never trained on.
+        # Finite and in file order: one pass over rows that are not used for training.
         validation = DataLoader(held_out, batch_size=BATCH_SIZE, shuffle=False, num_epochs=1)
 
         model = Classifier(nnx.Rngs(SEED))
@@ -99,7 +99,7 @@ def run() -> None:
                 value = train_step(model, optimizer, next(batches))
                 progress.update()
                 if batches.step % VALIDATE_EVERY == 0:
-                    # JAX runs behind Python: the clock stops only when the step is done.
+                    # JAX computes asynchronously: the clock stops only when the step is done.
                     value.block_until_ready()
                     seconds += time.perf_counter() - started
                     correct = sum(int(count_correct(model, batch)) for batch in validation)

@@ -13,18 +13,18 @@ from loaderx.errors import DataError
 from loaderx.spec import Spec
 
 from .pictures import Decoding, decoding_of
-from .tables import MOST_ROW_BYTES, Block, Column, Input, Range, Table, stamp
+from .tables import MAX_ROW_BYTES, Block, Column, Input, Range, Table, stamp
 from .terminal import UsageError, readable_bytes, required
 
-# Rows that are taken from a Parquet file at once, at most.
+# Largest number of rows read from a Parquet file at once.
 BATCH_ROWS = 1 << 16
-# Of a number in memory, however few bytes it has in the file; 1 of those that may be small integers.
+# Size of a number in memory, however small it is in the file; 1 for types that may be small integers.
 VALUE_BYTES = {"INT64": 8, "DOUBLE": 8, "FLOAT": 4}
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user says about columns and pictures."""
+    """Options of the user about columns and pictures."""
 
     columns: Sequence[str] | None
     mode: str
@@ -32,7 +32,7 @@ class Wanted:
 
 
 class ArrowTable(Table):
-    """The columns of something that gives Arrow tables by ranges of rows."""
+    """Columns of a source that returns Arrow tables by ranges of rows."""
 
     def __init__(
         self,
@@ -58,16 +58,16 @@ class ArrowTable(Table):
 
 @dataclass(frozen=True)
 class ColumnReader:
-    """How an Arrow column becomes an array: by decoding pictures, or as numbers in lists of equal length."""
+    """Conversion of an Arrow column to an array: decoded pictures, or numbers in lists of equal length."""
 
     source: str
-    # The one of the source: pictures that cells name by a path are below it.
+    # Folder of the source: paths of pictures in cells are relative to it.
     folder: Path
     column: Column
     decoding: Decoding | None
 
     def read(self, values: Any, start: int) -> NDArray[Any]:
-        """Rows, of which the first is the row `start` of the source, for messages."""
+        """Return rows as an array; `start` is the row of the source that is first, for messages."""
         spec = self.column.spec
         if self.decoding is not None:
             pixels = np.empty((len(values), *spec.shape), spec.dtype)
@@ -84,8 +84,8 @@ class ColumnReader:
             wrong = np.flatnonzero(lengths != length)
             if len(wrong):
                 raise DataError(
-                    f"{self._row(start + int(wrong[0]) // unit)} has a list of length {lengths[wrong[0]]}, and "
-                    f"the first row one of length {length}: lists of one column must be of equal length."
+                    f"{self._row(start + int(wrong[0]) // unit)} has a list of length {lengths[wrong[0]]}, and the "
+                    f"first row has one of length {length}: all lists of a column must have the same length."
                 )
             array = _storage(array.flatten())
             unit *= length
@@ -104,7 +104,7 @@ class ColumnReader:
 
 
 def content_of(value: Any, folder: Path, name: str) -> Path | bytes:
-    """An encoded picture: bytes, or a struct of bytes and path, as `datasets` stores them."""
+    """Return an encoded picture: bytes, or a struct of bytes and path, as `datasets` stores them."""
     if isinstance(value, Mapping):
         encoded = value.get("bytes")
         if encoded is None and value.get("path"):
@@ -116,11 +116,11 @@ def content_of(value: Any, folder: Path, name: str) -> Path | bytes:
 
 
 def _inside(folder: Path, path: Any, name: str) -> Path:
-    """A file that data names. Who wrote the data must not choose which files of the reader's are copied."""
+    """Return a file that the data names. The author of the data must not choose which of our files are copied."""
     root = folder.resolve()
     try:
         file = (root / str(path)).resolve()
-        # An absolute path is that of another machine, or a guess at this one.
+        # An absolute path comes from another machine, or is a guess at this one.
         inside = not Path(path).is_absolute() and file.is_relative_to(root)
         found = file.is_file()
     except (OSError, ValueError, RuntimeError) as error:
@@ -128,7 +128,7 @@ def _inside(folder: Path, path: Any, name: str) -> Path:
         raise DataError(f"{name} names the file {path!r}: {reason}.") from error
     if not inside:
         raise DataError(
-            f"{name} has no picture in it but the path {path!r}, and only files below {folder} are read that way: "
+            f"{name} holds only the path {path!r} of a picture, and only files below {folder} are read by path: "
             "copy the file there and name it by a relative path, or store its bytes."
         )
     if not found:
@@ -137,7 +137,7 @@ def _inside(folder: Path, path: Any, name: str) -> Path:
 
 
 def parquet_input(path: Path, wanted: Wanted) -> Input:
-    """A Parquet file."""
+    """Open a Parquet file."""
     arrow = required("pyarrow", "huggingface", "reading Parquet files")
     parquet = required("pyarrow.parquet", "huggingface", "reading Parquet files")
     try:
@@ -145,7 +145,7 @@ def parquet_input(path: Path, wanted: Wanted) -> Input:
     except (arrow.ArrowInvalid, OSError) as error:
         if isinstance(error, FileNotFoundError | PermissionError):
             raise
-        raise DataError(f"{path} is not a Parquet file, or damaged: {error}") from error
+        raise DataError(f"{path} is not a Parquet file, or it is damaged: {error}") from error
     schema, rows = file.schema_arrow, file.metadata.num_rows
     if rows == 0:
         raise DataError(f"{path} has no rows.")
@@ -158,7 +158,7 @@ def parquet_input(path: Path, wanted: Wanted) -> Input:
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{path}: its notes for Hugging Face `datasets` are damaged: {error!r}."
+            f"{path}: its metadata for Hugging Face `datasets` is damaged: {error!r}."
         ) from error
 
     def first(name: str) -> Any:
@@ -202,33 +202,33 @@ def parquet_input(path: Path, wanted: Wanted) -> Input:
 
 
 def _refuse_large_rows(path: Path, group: Any, wanted: Sequence[str] | None) -> None:
-    """Refuse rows that would fill the memory. A few compressed bytes can stand for any number of values."""
+    """Refuse rows that would fill the memory. A few compressed bytes can expand to any number of values."""
     for place in range(group.num_columns):
         column = group.column(place)
         name = column.path_in_schema.partition(".")[0]
         each = VALUE_BYTES.get(column.physical_type, 1)
         nbytes = max(column.total_uncompressed_size, column.num_values * each)
         row_bytes = nbytes // max(group.num_rows, 1)
-        if (wanted is None or name in wanted) and row_bytes > MOST_ROW_BYTES:
+        if (wanted is None or name in wanted) and row_bytes > MAX_ROW_BYTES:
             raise DataError(
-                f"{path}, column {name!r}: a row has {readable_bytes(row_bytes)}, and up to "
-                f"{readable_bytes(MOST_ROW_BYTES)} are unpacked in memory; leave it out by --columns."
+                f"{path}, column {name!r}: a row has {readable_bytes(row_bytes)}, and at most "
+                f"{readable_bytes(MAX_ROW_BYTES)} are unpacked in memory; leave it out by --columns."
             )
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether `save_to_disk` of Hugging Face `datasets` wrote this folder."""
+    """Return True if `save_to_disk` of Hugging Face `datasets` wrote this folder."""
     return (folder / "dataset_dict.json").is_file() or (
         (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
     )
 
 
 def dataset_input(folder: Path, split: str | None, wanted: Wanted) -> Input:
-    """A folder by `save_to_disk`."""
+    """Open a folder by `save_to_disk`."""
     library = required("datasets", "huggingface", "reading a folder of Hugging Face `datasets`")
     try:
         dataset = library.load_from_disk(str(folder))
-    # Whatever it raises of a folder that looked like one of its own.
+    # `datasets` raises these on folders that only look like its own.
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder} cannot be opened by `datasets`: {error}") from error
     if isinstance(dataset, library.DatasetDict):
@@ -272,7 +272,7 @@ def _readers(
     classes: Mapping[str, tuple[str, ...]],
     wanted: Wanted,
 ) -> tuple[dict[str, ColumnReader], list[str]]:
-    """Readers of the columns that are wanted, or of all that can be read, and those that are not."""
+    """Return readers of the wanted columns, or of all readable ones, and notes on those left out."""
     names = list(schema.names)
     unknown = [name for name in wanted.columns or () if name not in names]
     if unknown:
@@ -307,7 +307,7 @@ def _readers(
 
 
 def _spec_of(array: Any) -> Spec | str:
-    """What the rows of a column are, by the first of them, or why they are nothing of one shape."""
+    """Return the spec of a row of a column, by its first row, or the reason why rows have none."""
     arrow = required("pyarrow", "huggingface", "reading Arrow columns")
     kinds = arrow.types
     shape: list[int] = []
@@ -317,7 +317,7 @@ def _spec_of(array: Any) -> Spec | str:
         or kinds.is_fixed_size_list(array.type)
     ):
         if array.null_count or len(array) == 0:
-            return "whose first row has no value, so that nothing says its shape"
+            return "whose first row has no value, so its shape is unknown"
         shape.append(len(array[0]))
         array = _storage(array.flatten())
     kind = array.type
@@ -339,7 +339,7 @@ def _is_picture(kind: Any) -> bool:
 
 
 def _one_array(values: Any) -> Any:
-    """A column in one piece, and as it is stored."""
+    """Return a column in one piece, in its storage type."""
     if hasattr(values, "combine_chunks"):
         values = values.combine_chunks()
         if hasattr(values, "chunks"):

@@ -1,4 +1,4 @@
-"""`loaderx bench`: how fast a user's own loader is, what its time goes into, and what to do about it."""
+"""`loaderx bench`: measure a user's own loader, its stages, and say how to make it faster."""
 
 import argparse
 import dataclasses
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from loaderx.loader import DataLoader
 
 EPILOG = """\
-The loader runs as in training, but nothing is done with its batches. `time` is that of one thread for one sample, and
-`share` that of the time of all threads. Reading rows and all compiled ops are one pass: that is measured as a whole,
-and divided by what each of them takes on its own. Of `waiting` there is some if threads wait for each other, for
-Python or for other programs.
+The loader runs as in training, but nothing is done with its batches. `time` is the time of one thread for one sample,
+and `share` the part of the time of all threads. Reading rows and all compiled ops are one pass: it is measured as a
+whole, and divided in proportion to the time of each on its own. `waiting` is time in which threads wait for each
+other, for Python or for other programs.
 
-The limit is what this machine does if it only copies as many bytes as a sample has in the source and in the batch,
-with as many threads, measured in the same run. Work that stays in the caches may be faster than that.
+The limit is the speed of this machine when it only copies the bytes that a sample has in the source and in the
+batch, with as many threads, measured in the same run. Work that stays in the CPU caches may be faster than that.
 
 examples:
   loaderx bench train.py:loader
   loaderx bench project.data:make_loader --seconds 20
   loaderx bench train.py:loader --json
 """
-# From these parts of the work on something is worth a sentence.
+# Smaller shares of the work are not worth a sentence.
 PYTHON_SHARE = WAITING_SHARE = 0.2
-MOST = 0.5
+MAJORITY = 0.5
 LIMIT_SHARE = 0.5
 
 
 def add(commands: Any) -> None:
-    """The parser of this command."""
+    """Add the parser of this command."""
     parser = commands.add_parser(
         "bench",
         help="measure your own loader: its speed, each of its stages, and the limit of this machine",
@@ -49,9 +49,9 @@ def add(commands: Any) -> None:
         type=_seconds,
         default=5.0,
         metavar="N",
-        help="how long it runs after its warm-up (default: 5)",
+        help="seconds to run after the warm-up (default: 5)",
     )
-    parser.add_argument("--json", action="store_true", help="all numbers as a JSON object")
+    parser.add_argument("--json", action="store_true", help="print all numbers as a JSON object")
     parser.set_defaults(run=lambda options: with_loader(options, run))
 
 
@@ -67,33 +67,33 @@ def _seconds(text: str) -> float:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a sample goes through: its kind, its name, how it runs, and its seconds."""
+    """Stage of a sample: its kind, its name, how it runs, and its seconds."""
 
     kind: str
     name: str
     how: str
     seconds: float
-    # The op or the source by the name that the user wrote, and what can be done about it.
+    # The op or the source by the name that the user wrote, and how to make it faster.
     what: str = ""
     hint: str = ""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What copying the bytes of a sample would take."""
+    """Speed of this machine if the bytes of a sample were only copied."""
 
     bytes_read: int
     bytes_written: int
     threads: int
     bytes_per_second: float
     samples_per_second: float
-    # The loader's part of that.
+    # The loader's speed as a share of the limit.
     reached: float
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that was measured."""
+    """Result of the measurement."""
 
     fields: dict[str, str]
     rows: int
@@ -108,22 +108,22 @@ class Report:
     limit: Limit
 
     def share(self, *stages: Stage) -> float:
-        """The part that stages have of the time of all threads."""
+        """Return the share of stages in the time of all threads."""
         whole = sum(stage.seconds for stage in self.stages)
         return sum(stage.seconds for stage in stages) / whole if whole else 0.0
 
     def of_kind(self, *kinds: str) -> list[Stage]:
-        """Stages, those that take most first."""
+        """Return the stages of these kinds, slowest first."""
         found = [stage for stage in self.stages if stage.kind in kinds]
         return sorted(found, key=lambda stage: -stage.seconds)
 
 
 def run(loader: "DataLoader", options: argparse.Namespace) -> int:
-    """Measure, and print."""
+    """Measure, and print the report."""
     from .stages import measure
 
     if sys.stderr.isatty():
-        write_note("each op is compiled on its own, once; that may take a while")
+        write_note("each op is compiled on its own, once; this may take a while")
     report = measure(loader, options.seconds)
     if options.json:
         facts = dataclasses.asdict(report)
@@ -139,14 +139,14 @@ def run(loader: "DataLoader", options: argparse.Namespace) -> int:
 
 
 def lines(target: str, report: Report) -> list[str]:
-    """The report for people."""
+    """Return the lines of the report for people."""
     limit = report.limit
     fields = ", ".join(f"{name} {spec}" for name, spec in report.fields.items())
     each = report.seconds / report.batches
-    crew = f"{_plural(report.workers, 'worker')} on {_plural(report.cores, 'core')}"
+    threads = f"{_plural(report.workers, 'worker')} on {_plural(report.cores, 'core')}"
     shown = [
         f"{target}: {report.rows:,} rows, batches of {report.batch_size:,}: {fields}",
-        f"{crew}, first batch after {readable_seconds(report.first_batch_seconds)}",
+        f"{threads}, first batch after {readable_seconds(report.first_batch_seconds)}",
         "",
         "   ".join(
             (
@@ -182,11 +182,11 @@ def lines(target: str, report: Report) -> list[str]:
 
 
 def advice(report: Report) -> str:
-    """One sentence: what takes most of the work, and what can be done about it."""
+    """Return one sentence: the part that takes most of the work, and how to make it faster."""
     waiting = report.share(*report.of_kind("waiting"))
     python = [stage for stage in report.of_kind("fetch", "op", "hook") if stage.how == "Python"]
-    # One thread at a time runs Python code: that is what the others wait for.
-    if waiting < MOST or report.share(*python) >= MOST * (1 - waiting):
+    # One thread at a time runs Python code, and the others wait for it.
+    if waiting < MAJORITY or report.share(*python) >= MAJORITY * (1 - waiting):
         also = f"; threads wait {_percent(waiting)} of the time" if waiting >= WAITING_SHARE else ""
         return f"{_advice(report, 1 - waiting)}{also}."
     return (
@@ -204,7 +204,7 @@ def _advice(report: Report, work: float) -> str:
             f"{slow[0].hint}"
         )
     hooks = report.of_kind("hook")
-    if hooks and report.share(*hooks) >= MOST * work:
+    if hooks and report.share(*hooks) >= MAJORITY * work:
         return (
             f"the function of each batch takes {_share(report, *hooks)}: what it does per sample "
             "belongs into `transforms`, where it is compiled"
@@ -214,17 +214,17 @@ def _advice(report: Report, work: float) -> str:
             f"the loader is not the limit: it is at {_percent(report.limit.reached)} of what "
             "this machine does if it only copies"
         )
-    if report.share(*ops) >= MOST * work:
-        # One op may be that of several fields.
+    if report.share(*ops) >= MAJORITY * work:
+        # The same op may be used for several fields.
         same = {op.what: [each for each in ops if each.what == op.what] for op in ops}
         name, most = max(same.items(), key=lambda item: report.share(*item[1]))
         alone = f"{name} alone {_share(report, *most)}" if len(same) > 1 else f"all of it {name}"
         return f"the transforms take {_share(report, *ops)}: {alone}"
-    if report.share(*fetches) >= MOST * work:
+    if report.share(*fetches) >= MAJORITY * work:
         first = fetches[0]
         return f"the source takes most: {first.what}, {first.name} {_share(report, first)}; {first.hint}"
     fixed = report.of_kind("order", "hand-off")
-    if report.share(*fixed) >= MOST * work:
+    if report.share(*fixed) >= MAJORITY * work:
         return (
             f"what each batch costs, however large it is, takes {_share(report, *fixed)}: "
             "larger batches are faster"
@@ -255,7 +255,7 @@ def _number(value: float) -> str:
 
 
 def readable_seconds(seconds: float) -> str:
-    """Seconds in the unit that gives them three digits or so."""
+    """Return seconds in the unit that shows about three digits."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size * 0.9995:
             return (

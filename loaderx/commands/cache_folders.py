@@ -1,4 +1,4 @@
-"""Cache folders of compiled code, as `loaderx warm` counts and measures them."""
+"""Cache folders of compiled code, counted and measured for `loaderx warm`."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,13 +10,13 @@ from loaderx.kernels.caching.files import SUFFIX
 
 
 def pass_folders() -> list[Path]:
-    """List the folder of compiled passes; empty where none can be made."""
+    """Return the folder of compiled passes as a list, which is empty if none can be made."""
     found = store.folder()
     return [found] if found else []
 
 
 def kernel_folders() -> list[Path]:
-    """List the folders of kernels."""
+    """Return the folders of kernels."""
     return store.kernel_folders(Path(kernels.__file__).parent)
 
 
@@ -25,6 +25,6 @@ def stored_in(folders: Sequence[Path]) -> dict[Path, int]:
     sizes: dict[Path, int] = {}
     for folder in folders:
         for file in folder.glob(f"*{SUFFIX}"):
-            with suppress(FileNotFoundError):  # another process cleans up
+            with suppress(FileNotFoundError):  # Another process cleans up.
                 sizes[file] = file.stat().st_size
     return sizes

@@ -1,4 +1,4 @@
-"""Catalogue for `loaderx warm --all`: every built-in op on the kinds of samples that people have, and small loaders."""
+"""Catalogue of `loaderx warm --all`: every built-in op on common kinds of samples, and small loaders."""
 
 import itertools
 import tempfile
@@ -26,7 +26,7 @@ Example: TypeAlias = tuple[Mapping[str, Spec], Any]
 
 SIZE = (32, 32)
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.2, 0.2]
-# Passes are compiled for a dtype and a number of channels. The most usual images come first.
+# Passes are compiled for a dtype and a number of channels. The most common images come first.
 IMAGES = (
     Spec((*SIZE, 3), np.dtype(np.uint8)),
     Spec((*SIZE, 3), np.dtype(np.float32)),
@@ -48,7 +48,7 @@ WINDOWS = (
     T.ZoomOut(24, interpolation="nearest"),
     T.ScaleJitter(24),
 )
-# They need boxes next to an image.
+# These ops need boxes next to an image.
 BY_BOXES = (
     T.BoxSafeCrop(24),
     T.BoxSafeCrop(24, interpolation="nearest"),
@@ -172,7 +172,7 @@ TOKENS = (T.MaskTokens(99, 100), T.PadTo(40), T.SpanCorruption(99))
 
 
 def examples() -> Iterator[Example]:
-    """Return the fields of a data set and transforms of them, the most usual first."""
+    """Yield the fields of a data set and transforms of them, the most common first."""
     for image in IMAGES:
         channels = image.shape[2]
         normalize = T.Normalize(MEAN[:channels], STD[:channels])
@@ -180,7 +180,7 @@ def examples() -> Iterator[Example]:
         for op in (*WINDOWS, *VALUES, *COLOURS, *MAPS, *FILTERS, *POLICIES):
             yield {"data": image}, [op]
         yield {"data": image}, [T.Resize(24, interpolation="area")]
-        # A window and the scaling after it are one pass.
+        # A window and the scaling after it are fused into one pass.
         for crop, scaling in itertools.product(WINDOWS, (normalize, planes, T.ToFloat())):
             yield {"data": image}, [crop, scaling]
         yield {"data": image}, [T.Resize(40), T.RandomCrop(32), T.RandomFlip(), normalize]
@@ -189,7 +189,7 @@ def examples() -> Iterator[Example]:
         yield {"image": image}, {"image": [T.FiveCrop(16)]}
         yield {"image": image}, {"image": [T.TenCrop(16)]}
         yield {"image": image}, {"image": [T.Views(2, [T.RandomFlip()])]}
-    yield from _together()
+    yield from _companions()
     for dtype in (np.int32, np.int64, np.uint8):
         yield {"data": Spec((), np.dtype(dtype))}, [T.OneHot(10)]
     moments = ((32,), (32, 8))
@@ -205,8 +205,8 @@ def examples() -> Iterator[Example]:
         yield {"data": Spec((32,), np.dtype(np.int32))}, [op]
 
 
-def _together() -> Iterator[Example]:
-    """Masks, boxes and keypoints that follow an image."""
+def _companions() -> Iterator[Example]:
+    """Yield masks, boxes and keypoints that follow an image."""
     for mask in (Spec(SIZE, np.dtype(np.uint8)), Spec(SIZE, np.dtype(np.int32))):
         fields = {
             "image": IMAGES[0],
@@ -222,7 +222,7 @@ def _together() -> Iterator[Example]:
 
 
 def list_passes() -> None:
-    """Ask for the passes of all examples. What an op does not accept, such as Hue of one channel, is left out."""
+    """Ask for the passes of all examples. Samples that an op refuses, such as one channel for Hue, are left out."""
     for fields, transforms in examples():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -230,7 +230,7 @@ def list_passes() -> None:
 
 
 def accept(fields: Mapping[str, Spec], transforms: Any) -> bool:
-    """Ask for the passes of an example; tell whether its ops accept such samples."""
+    """Ask for the passes of an example; return False if its ops refuse such samples."""
     try:
         chains(transforms, {name: (spec, _zeros(spec)) for name, spec in fields.items()}, 0)
     except ArgumentError:
@@ -243,7 +243,7 @@ def _zeros(spec: Spec) -> Any:
 
 
 def first_batches(everything: bool = True) -> None:
-    """Build the first batch of small loaders, which compiles the kernels of all loaders, or of the usual ones."""
+    """Build the first batch of small loaders, which compiles the kernels of all loaders, or of the common ones."""
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
@@ -268,7 +268,7 @@ def run_driver() -> None:
 
 
 def loaders(folder: Path) -> Iterator[DataLoader]:
-    """Return small loaders, whose files are in a folder: each has kernels that those before it do not have."""
+    """Yield small loaders with their files in a folder; each needs kernels that those before it do not need."""
     images, label = np.zeros((64, 8, 8, 3), np.uint8), np.arange(64, dtype=np.int32)
     flip = {"image": [T.RandomFlip()]}
 
@@ -277,9 +277,9 @@ def loaders(folder: Path) -> Iterator[DataLoader]:
 
     yield loader({"image": images, "label": label})
     yield loader({"image": images, "label": label}, transforms=flip)
-    # Rows whose values are not side by side in memory.
+    # Values of a row that are not contiguous in memory.
     yield loader({"image": images[:, ::2]})
-    # 64 bits become 32 on the way to JAX.
+    # 64 bits are narrowed to 32 for JAX.
     yield loader({"integer": label.astype(np.int64), "float": label / 2}, output="jax")
     yield loader({"image": images}, weights=label + 1.0)
     yield loader(Mixture({"one": (images, 1), "other": (images, 2)}))

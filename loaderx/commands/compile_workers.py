@@ -1,9 +1,9 @@
-"""Worker processes of `loaderx warm`: each lists the passes that are missing, and compiles those that no other is at.
+"""Worker processes of `loaderx warm`: each lists the missing passes, and compiles those that no other one compiles.
 
 Processes and not threads, since Numba compiles one function at a time. Nothing is pickled: every worker imports the
-same files as the command did, and finds the same passes under the same names. A worker writes lines to its standard
-output: `missing NAME` for each pass that it found missing, `listed` after these, and `compiled NAME` for each that it
-has compiled. What a worker cannot do is left to the command itself, and so are all messages to the user.
+same files as the command, and finds the same passes under the same names. A worker writes lines to its standard
+output: `missing NAME` for each missing pass, `listed` after these, and `compiled NAME` for each pass it has compiled.
+The command itself does what a worker cannot do, and prints all messages to the user.
 """
 
 import json
@@ -18,21 +18,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from .loaders import TheirError, find
+from .loaders import UserCodeError, find
 from .terminal import UsageError, ctrl_c_waits
 
 PROGRAM = "from loaderx.commands.compile_workers import main; main()"
 # The same, with the path on which the command found its modules.
 START = f"import json, sys; sys.path[:] = json.loads(sys.argv[1])['path']; {PROGRAM}"
 POLL_SECONDS = 0.1
-# A worker that waits for something that the command has, such as a lock of the user's, would wait for ever.
+# Timeout: a worker could wait for ever for something that the command holds, such as a lock of the user's.
 SILENT_SECONDS = 120.0
 STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class WarmTargets:
-    """The loaders to compile for, whether all built-in ops are compiled, too, and where modules are found."""
+    """Loaders to compile for, whether to compile all built-in ops, and the path on which modules are found."""
 
     loaders: Sequence[str]
     everything: bool
@@ -40,7 +40,7 @@ class WarmTargets:
 
 
 def compile_in_processes(targets: WarmTargets, jobs: int, bar: Any) -> set[str]:
-    """Compile what is missing; return the names of the passes that were compiled."""
+    """Compile the missing passes; return the names of those that were compiled."""
     missing: set[str] = set()
     compiled: set[str] = set()
     with _workers(targets) as (start, processes, results):
@@ -48,7 +48,7 @@ def compile_in_processes(targets: WarmTargets, jobs: int, bar: Any) -> set[str]:
         for line in _lines(processes, results):
             event, _, name = line.partition(" ")
             if event == "listed":
-                # As many as there is work for, as the first worker found.
+                # As many processes as there is work for, by the list of the first worker.
                 while len(processes) < min(jobs, len(missing)):
                     start()
                 continue
@@ -63,15 +63,15 @@ def compile_in_processes(targets: WarmTargets, jobs: int, bar: Any) -> set[str]:
 def _workers(
     targets: WarmTargets,
 ) -> Iterator[tuple[Callable[[], None], list["subprocess.Popen[bytes]"], int]]:
-    """Give what starts a worker, those started, and what they write; at the end all of them are ended."""
-    # Workers end when the writing end of this is closed, and so also if this process is killed.
+    """Yield a function that starts a worker, the list of workers, and their output; end all of them at exit."""
+    # Workers end when the writing end of this pipe is closed, also when this process is killed.
     watched, alive = os.pipe()
     results, answers = os.pipe()
     processes: list[subprocess.Popen[bytes]] = []
 
     def start() -> None:
         asked = {**vars(targets), "number": len(processes), "watched": watched}
-        # An interrupt in the middle of it would leave a process that nobody ends.
+        # An interrupt during the start would leave a process that nobody ends.
         with ctrl_c_waits() as stop:
             processes.append(
                 subprocess.Popen(
@@ -80,7 +80,7 @@ def _workers(
                     stdout=answers,
                     stderr=subprocess.DEVNULL,
                     pass_fds=(watched,),
-                    # A second process could not have the accelerator, or would take its memory.
+                    # A second process could not get the accelerator, or would use its memory.
                     env=os.environ | {"JAX_PLATFORMS": "cpu"},
                     # Ctrl-C is for the command, which then ends its workers.
                     start_new_session=True,
@@ -114,10 +114,10 @@ def _end(processes: "list[subprocess.Popen[bytes]]") -> None:
 
 
 def _lines(processes: "list[subprocess.Popen[bytes]]", results: int) -> Iterator[str]:
-    """Yield what workers write, until all have ended or none has written anything for a long time."""
+    """Yield the lines of workers, until all have ended or none has written anything for a long time."""
     rest, heard = b"", time.monotonic()
     while True:
-        # Looked at first: what a worker wrote before its end is read below.
+        # Read before the output: lines that a worker wrote before its end are read below.
         ended = all(process.poll() is not None for process in processes)
         while select.select([results], [], [], 0.0 if ended else POLL_SECONDS)[0]:
             *lines, rest = (rest + os.read(results, 1 << 16)).split(b"\n")
@@ -128,10 +128,10 @@ def _lines(processes: "list[subprocess.Popen[bytes]]", results: int) -> Iterator
 
 
 def main() -> None:
-    """Work as a worker."""
+    """Run as a worker."""
     asked = json.loads(sys.argv[1])
     answers = os.dup(1)
-    # What the user's files print, the command prints, too.
+    # Discard the output of the user's files: the command prints it already.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     threading.Thread(target=_end_with_command, args=(asked["watched"],), daemon=True).start()
 
@@ -142,7 +142,7 @@ def main() -> None:
     try:
         compile_share(targets, asked["number"], answer)
     finally:
-        # At once: threads of the user's files may be running.
+        # Without cleanup: threads of the user's files may be running.
         os._exit(0)
 
 
@@ -152,7 +152,7 @@ def _end_with_command(watched: int) -> None:
 
 
 def compile_share(targets: WarmTargets, number: int, answer: Callable[[str, str], None]) -> None:
-    """List the passes that are missing, and compile those that no other worker is at."""
+    """List the missing passes, and compile those that no other worker compiles."""
     from loaderx.compiler.passes import Request
     from loaderx.errors import LoaderxError, TransformError
     from loaderx.kernels.caching import store
@@ -165,12 +165,12 @@ def compile_share(targets: WarmTargets, number: int, answer: Callable[[str, str]
         answer("missing", wanted.name)
     answer("listed", "")
     if number == 0:
-        # The command needs these kernels for a first batch, when all passes are there.
+        # The command needs these kernels for a first batch, once all passes are compiled.
         with suppress(LoaderxError):
             first_batches(targets.everything)
 
     def compile_one(wanted: Request) -> None:
-        # The user's mistake is shown by the command.
+        # The command shows the user's mistake.
         with suppress(TransformError):
             _, cached = wanted.fulfil()
             if not cached:
@@ -187,12 +187,12 @@ def compile_share(targets: WarmTargets, number: int, answer: Callable[[str, str]
         else:
             compile_one(wanted)
     for wanted in locked:
-        # It waits for the lock, for a bounded time, and then loads or compiles.
+        # This waits for the lock, for a bounded time, and then loads or compiles.
         compile_one(wanted)
 
 
 def listed(targets: WarmTargets) -> "list[Any]":
-    """List the passes that are wanted and can be stored, without compiling any."""
+    """List the wanted passes that can be cached, without compiling any."""
     from loaderx.compiler.passes import NOT_COMPILED, Pass, Request, answering
 
     from .catalogue import list_passes
@@ -207,7 +207,7 @@ def listed(targets: WarmTargets) -> "list[Any]":
     with answering(note):
         for target in targets.loaders:
             # A loader that needs its first sample cannot be made of passes that are only listed.
-            with suppress(UsageError, TheirError):
+            with suppress(UsageError, UserCodeError):
                 find(target)
         if targets.everything:
             list_passes()

@@ -1,4 +1,4 @@
-"""A conversion under way: blocks of rows are read and encoded in threads, and written in order."""
+"""Conversion of tables to files: threads read and encode blocks of rows, which are written in order."""
 
 import itertools
 import json
@@ -25,22 +25,22 @@ from .workspace import Workspace
 
 RECORD_SUFFIXES = (".array_record", ".arrayrecord", ".ar")
 SUFFIXES = (".npy", ".npz", *RECORD_SUFFIXES)
-# Of rows that a thread takes at once. After Ctrl-C those begun are waited for, so this is small.
+# Bytes of rows in a block. After Ctrl-C the running blocks are finished, so this is small.
 BLOCK_BYTES = 1 << 20
-# Between two notes of how far a conversion is, for each of which the disk must catch up.
+# Time between two writes of the journal, for each of which the files are synced to the disk.
 SECONDS_BETWEEN_NOTES = 2.0
 
 
 @dataclass(frozen=True)
 class Format:
-    """How files are written."""
+    """Format of the files."""
 
     encoding: Encoding
     shards: int
 
 
 class ColumnTarget:
-    """The files of one column: one, or several that its rows are divided among."""
+    """Files of one column: one, or several shards."""
 
     def __init__(
         self, path: Path, folder: Path, column: Column, rows: int, records: Format | None
@@ -53,7 +53,7 @@ class ColumnTarget:
         else:
             count = records.shards
             self.edges = [rows * k // count for k in range(count + 1)]
-            # As Google's tools name them: `ARDataset("name.array_record")` finds them all.
+            # The pattern of Google's tools: `ARDataset("name.array_record")` finds all files.
             names = [f"{path.name}-{k:05d}-of-{count:05d}" for k in range(count)]
             self.outputs = [
                 RecordOutput(
@@ -68,11 +68,11 @@ class ColumnTarget:
         self._current = 0
 
     def encode(self, block: Block) -> Any:
-        """What `append` takes; all files of a column are encoded alike."""
+        """Return the input of `append` for a block; all files of a column are encoded alike."""
         return self.outputs[0].encode(block[self.column.name])
 
     def open(self, row: int, states: Sequence[dict[str, int]]) -> None:
-        """Be ready for a row; `states` are those of the files up to the one that has it."""
+        """Open the file with a row; `states` are those of the files up to this one."""
         self._finished = list(states)
         self._current = len(self._finished)
         if self._finished and row < self.edges[-1] and row != self.edges[self._current]:
@@ -82,7 +82,7 @@ class ColumnTarget:
             self.outputs[self._current].open(None)
 
     def append(self, encoded: Any, stop: int) -> None:
-        """Write a block that ends before the row `stop`, and lies in one file."""
+        """Write a block that ends before the row `stop`, and does not span two files."""
         output = self.outputs[self._current]
         output.append(encoded)
         if stop == self.edges[self._current + 1]:
@@ -93,32 +93,32 @@ class ColumnTarget:
                 self.outputs[self._current].open(None)
 
     def states(self, row: int) -> list[dict[str, int]]:
-        """What `open` needs to go on at this row."""
+        """Return the states that `open` needs to resume at this row."""
         if row in self.edges[: self._current + 1]:
             return list(self._finished)
         return [*self._finished, self.outputs[self._current].state()]
 
     def usable(self, states: Sequence[dict[str, int]]) -> bool:
-        """Whether all unfinished files are as long as they should be."""
+        """Return True if all unfinished files have the sizes of their states."""
         return all(
             output.usable(state) for output, state in zip(self.outputs, states, strict=False)
         )
 
     def sync(self) -> None:
-        """Bring everything to the disk."""
+        """Sync all files to the disk."""
         if self._current < len(self.outputs):
             self.outputs[self._current].sync()
 
 
 @dataclass
 class Task:
-    """A table and the files that it becomes."""
+    """Table and the files it is converted to."""
 
     table: Table
     targets: list[ColumnTarget]
 
     def ranges(self, done: int, group: int) -> list[Range]:
-        """Blocks of rows, of which none lies in two files; those of an ArrayRecord file consist of whole chunks."""
+        """Return blocks of rows, none of which spans two files; for an ArrayRecord file they are whole chunks."""
         row_bytes = sum(target.column.spec.nbytes + RECORD_BYTES for target in self.targets)
         step = group * max(1, BLOCK_BYTES // (group * row_bytes))
         edges = sorted({edge for target in self.targets for edge in target.edges})
@@ -131,7 +131,7 @@ class Task:
 
 
 class Conversion:
-    """Everything that one command writes."""
+    """One run of the command."""
 
     def __init__(self, source: Input, target: Path, records: Format, options: Any) -> None:
         self.target = target
@@ -149,23 +149,25 @@ class Conversion:
         self.files = [target] if self._archive else [output.path for output in outputs]
         self.files += self._classes
         if len(set(self.files)) < len(self.files):
-            raise UsageError(f"two columns would be written to one file beside {target}.")
-        # All that may ever be in the workspace.
+            raise UsageError(
+                f"two columns would be written to one file next to {target}; leave one out by --columns."
+            )
+        # Names of all files that may ever be in the workspace.
         self._names = [name for output in outputs for name in output.names]
         self._names += [file.name for file in self.files if file.name not in self._names]
         request = {"source": source.identity, "options": options, "outputs": self._names}
         self.journal = Journal(self.workspace, request)
         self.rows = sum(task.table.rows for task in self.tasks)
-        # Of each table the rows that are done, and of each of its columns the states of files.
+        # Of each table the number of rows done, and of each of its columns the states of files.
         self._progress: list[dict[str, Any]] = []
 
     @property
     def done(self) -> int:
-        """Rows that are written."""
+        """Number of rows written."""
         return sum(entry["rows"] for entry in self._progress)
 
     def resume(self) -> str | None:
-        """Go on where an earlier run stopped, if that is possible; else say why not."""
+        """Resume where an earlier run stopped, if possible; otherwise return the reason."""
         noted, reason = self.journal.read()
         if noted is not None:
             try:
@@ -184,16 +186,16 @@ class Conversion:
         return reason
 
     def discard(self) -> None:
-        """Remove everything that is unfinished, also what an earlier run left that wrote other files."""
+        """Remove all unfinished files, also those of an earlier run that wrote other files."""
         self.workspace.remove([*self.journal.outputs(), *self._names])
         self.journal.remove()
 
     def run(self, jobs: int, stop: Stop, *, force: bool) -> None:
-        """Write everything that is not written yet, and give it its name."""
+        """Write the remaining rows, and give all files their names."""
         pool = ThreadPoolExecutor(jobs, "loaderx-convert")
         worth_keeping = True
         try:
-            # Before there is a file: whoever finds the workspace knows what is in it.
+            # Before there is a file: the journal names all files in the workspace.
             self.journal.write(self._progress)
             with progress(self.rows, self.done, "rows") as bar:
                 for number, task in enumerate(self.tasks):
@@ -202,11 +204,11 @@ class Conversion:
                         self._progress.append({"rows": 0, "columns": nothing})
                     self._run(task, number, pool, jobs, stop, bar)
         except LoaderxError:
-            # What the source has wrong does not go away by beginning behind it.
+            # Resuming after them does not help if the source is wrong.
             worth_keeping = False
             raise
         except OSError as error:
-            self._explain(error)
+            self._add_progress(error)
             raise
         finally:
             pool.shutdown(cancel_futures=True)
@@ -218,16 +220,16 @@ class Conversion:
         try:
             self._publish(stop, force)
         except OSError as error:
-            self._explain(error)
+            self._add_progress(error)
             raise
 
-    def _explain(self, error: OSError) -> None:
-        """Say of an error of the disk, such as a full one, where it is and what becomes of the rows so far."""
+    def _add_progress(self, error: OSError) -> None:
+        """Add to an error of the disk, such as a full one, its place and the number of rows kept."""
         if error.filename is None:
             error.filename = str(self.target)
             if self.done:
                 kept = f"{self.done:,} of {self.rows:,} rows are kept"
-                error.strerror = f"{error.strerror}; {kept}, and the same command goes on there"
+                error.strerror = f"{error.strerror}; {kept}, and the same command resumes there"
 
     def _run(
         self, task: Task, number: int, pool: ThreadPoolExecutor, jobs: int, stop: Stop, bar: Any
@@ -242,7 +244,7 @@ class Conversion:
             block = read()
             return [target.encode(block) for target in task.targets]
 
-        # Taken after whole blocks: a second Ctrl-C may leave a part of one in the files.
+        # Read after whole blocks: a second Ctrl-C may leave a part of a block in the files.
         states = entry["columns"]
         noted = time.monotonic()
         blocks = in_order(pool, encoded, task.table.blocks(ranges), jobs + 1)
@@ -260,7 +262,7 @@ class Conversion:
         except KeyboardInterrupt:
             reached = self.done - self._progress[number]["rows"] + done
             raise StoppedError(
-                f"stopped after {reached:,} of {self.rows:,} rows; the same command goes on there"
+                f"stopped after {reached:,} of {self.rows:,} rows; the same command resumes there"
                 if reached
                 else "stopped before the first rows were written"
             ) from None
@@ -275,7 +277,7 @@ class Conversion:
         self._progress = reached
 
     def _publish(self, stop: Stop, force: bool) -> None:
-        """All files appear under their names, after all of them are complete."""
+        """Give all files their names, after all of them are complete."""
         outputs = [output for task in self.tasks for output in _outputs(task)]
         for path, names in self._classes.items():
             with self._new(path) as file:
@@ -283,14 +285,14 @@ class Conversion:
         appeared = [file for file in self.files if os.path.lexists(file)]
         if appeared and not force:
             raise UsageError(
-                f"{appeared[0]} exists by now; the same command with --force replaces it at once."
+                f"{appeared[0]} was created meanwhile; the same command with --force replaces it."
             )
         if self._archive:
             try:
                 self._pack(outputs, stop)
             except KeyboardInterrupt:
                 raise StoppedError(
-                    f"stopped while {self.target} was put together; the same command goes on there"
+                    f"stopped while {self.target} was put together; the same command resumes there"
                 ) from None
         else:
             for output in outputs:
@@ -301,14 +303,14 @@ class Conversion:
 
     @contextmanager
     def _new(self, path: Path) -> Generator[BinaryIO]:
-        """A new file of the workspace, on the disk at the end."""
+        """Open a new file of the workspace; it is synced to the disk at the end."""
         with (self.workspace.path / path.name).open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
 
     def _pack(self, outputs: Sequence[Output], stop: Stop) -> None:
-        """The arrays in one .npz file, not compressed, as `np.savez` does it."""
+        """Write the arrays into one .npz file, not compressed, as `np.savez` does."""
         with self._new(self.target) as file, zipfile.ZipFile(file, "w") as archive:
             for output in outputs:
                 name = output.path.name.removeprefix(f"{self.target.name}.")
@@ -325,7 +327,7 @@ def _as_json(names: Sequence[str]) -> bytes:
     try:
         return f"{json.dumps(names, indent=1, ensure_ascii=False)}\n".encode()
     except UnicodeEncodeError:
-        # Names of folders that are not UTF-8.
+        # Folder names may contain bytes that are not UTF-8.
         return f"{json.dumps(names, indent=1)}\n".encode()
 
 
@@ -349,11 +351,13 @@ def _tasks(source: Input, target: Path, folder: Path, records: Format) -> list[T
         if table.rows == 0:
             raise UsageError(f"{table.columns[0].name!r} has no rows: there is nothing to convert.")
         if records.shards > table.rows:
-            raise UsageError(f"--shards (={records.shards}) is more than the {table.rows} rows.")
+            raise UsageError(
+                f"--shards (={records.shards}) must be at most {table.rows}, the number of rows."
+            )
         targets = []
         for column in table.columns:
             path = target
-            # Single numbers as records would be forty bytes of header each.
+            # Each single number would get a header of forty bytes as a record.
             as_records = to_records and (len(columns) == 1 or column.spec.shape != ())
             if target.suffix == ".npz":
                 path = target.with_name(f"{target.name}.{column.name}.npy")

@@ -1,4 +1,4 @@
-"""`loaderx convert`: files of other kinds -> .npy, .npz and ArrayRecord files."""
+"""`loaderx convert`: convert files of other kinds to .npy, .npz and ArrayRecord files."""
 
 import argparse
 import os
@@ -34,14 +34,15 @@ what SRC may be:
   a folder by `save_to_disk`   of Hugging Face `datasets`; needs the extra huggingface
 
 what DST becomes:
-  one column is the file DST. Several are DST with their names in it: train_image.npy and train_label.npy for train.npy.
-  Beside ArrayRecord files, columns of single numbers are .npy files. Class names are train_label_classes.json.
+  One column is the file DST. Several columns are files with their names in DST: train_image.npy and train_label.npy
+    for train.npy. Next to ArrayRecord files, columns of single numbers are .npy files. Class names are
+    train_label_classes.json.
 
-Files appear under their names when all are complete. After Ctrl-C, a kill or a full disk the same command goes on where
-it stopped. Until then the rows so far are in the hidden folder .DST.*.unfinished beside DST. Delete it to begin again.
+Files appear under their names when all are complete. After Ctrl-C, a kill or a full disk the same command resumes where
+it stopped. Until then the rows are in the hidden folder .DST.*.unfinished next to DST. Delete it to begin again.
 
-A cell of a Parquet file may name a picture instead of holding it. Only files below the folder of the Parquet file are
-read so, none that it names by an absolute path, by `..` or through a link that leads out of it.
+A cell of a Parquet file may contain the path of a picture. Only files below the folder of the Parquet file are
+read, and none by an absolute path, by `..` or through a link that leads out of it.
 
 examples:
   loaderx convert train.npy train.array_record
@@ -52,7 +53,7 @@ examples:
 
 
 def add(commands: Any) -> None:
-    """The parser of this command."""
+    """Add the parser of this command."""
     parser = commands.add_parser(
         "convert",
         help="convert arrays, pictures, Parquet and Hugging Face data to .npy, .npz or ArrayRecord",
@@ -62,15 +63,17 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("source", metavar="SRC", help="a file or folder, see below")
     parser.add_argument(
-        "target", metavar="DST", help="the file to write; its ending says the format"
+        "target", metavar="DST", help="the file to write; its ending selects the format"
     )
     parser.add_argument(
         "--columns",
         nargs="+",
         metavar="NAME",
-        help="only these, of a .npz file, Parquet or a dataset",
+        help="read only these columns of a .npz file, Parquet or a dataset",
     )
-    parser.add_argument("--split", metavar="NAME", help="of a dataset with splits")
+    parser.add_argument(
+        "--split", metavar="NAME", help="the split to read of a dataset with splits"
+    )
     parser.add_argument(
         "--size",
         nargs=2,
@@ -82,21 +85,21 @@ def add(commands: Any) -> None:
         "--mode",
         choices=("auto", "RGB", "L"),
         default="auto",
-        help="of pictures: RGB, or L for one grey channel; auto is as the first picture (default)",
+        help="mode of pictures: RGB, or L for one grey channel; auto is as the first picture (default)",
     )
     parser.add_argument(
         "--compression",
         type=compression,
         default=3,
         metavar="zstd:LEVEL|none",
-        help="of ArrayRecord files (default: zstd:3)",
+        help="compression of ArrayRecord files (default: zstd:3)",
     )
     parser.add_argument(
         "--group-size",
         type=count_from(1),
         default=1,
         metavar="N",
-        help="records per chunk of ArrayRecord files; 1 is fast to read in any order (default)",
+        help="records per chunk of ArrayRecord files; 1 is fastest in random order (default)",
     )
     parser.add_argument(
         "--shards",
@@ -106,30 +109,32 @@ def add(commands: Any) -> None:
         help="divide the rows among N ArrayRecord files, DST-00000-of-0000N and so on",
     )
     parser.add_argument(
-        "--dtype", metavar="NAME", help="of records in ArrayRecord files that do not say it"
+        "--dtype",
+        metavar="NAME",
+        help="dtype of records, for ArrayRecord files that do not contain it",
     )
     parser.add_argument(
         "--shape",
         nargs="*",
         type=axis_length,
         metavar="N",
-        help="the same, of one record; the first may be `any`",
+        help="shape of one record, for these files; the first may be `any`",
     )
     parser.add_argument(
         "--pad-to",
         type=count_from(1),
         metavar="N",
-        help="fill up or cut records of various lengths; their lengths are a second column",
+        help="pad or cut records of any length to N; their lengths are a second column",
     )
     parser.add_argument(
         "--jobs", type=count_from(1), metavar="N", help="threads (default: one per core)"
     )
-    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    parser.add_argument("--force", action="store_true", help="replace existing files")
     parser.set_defaults(run=run)
 
 
 def compression(text: str) -> int | None:
-    """A type for argparse: the level of zstd, or None."""
+    """Convert an argument to the level of zstd, or None."""
     kind, _, level = text.partition(":")
     if text in ("none", "uncompressed"):
         return None
@@ -169,7 +174,7 @@ def run(options: argparse.Namespace) -> int:
         if reason is not None:
             write_note(f"beginning again: {reason}")
         if conversion.done:
-            write_note(f"going on after {conversion.done:,} of {conversion.rows:,} rows")
+            write_note(f"resuming after {conversion.done:,} of {conversion.rows:,} rows")
         started = time.perf_counter()
         with ctrl_c_waits() as stop:
             conversion.run(options.jobs or cores(), stop, force=options.force)
@@ -178,7 +183,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _refuse_targets(targets: "Sequence[Path]", options: argparse.Namespace) -> None:
-    """Refuse to replace what is read, what is not a file, and files that may be wanted."""
+    """Refuse to replace the source, anything but regular files, and existing files without --force."""
     from loaderx.sources.records.paths import record_paths
 
     sources = [] if Path(options.source).is_dir() else record_paths(options.source)
@@ -188,13 +193,13 @@ def _refuse_targets(targets: "Sequence[Path]", options: argparse.Namespace) -> N
             raise UsageError(f"{target} is {what}: give the name of a file to write.")
         if os.path.lexists(target) and not options.force:
             raise UsageError(f"{target} exists already; --force replaces it.")
-        # Whatever leads to it: other letters, a link, a second name.
+        # Also by another path: other case, a link, a second name.
         if target.exists() and any(target.samefile(file) for file in sources):
-            raise UsageError(f"{target} is both what is read and what is written.")
+            raise UsageError(f"{target} is both the source and the target; choose another target.")
 
 
 def opened(options: argparse.Namespace) -> "Input":
-    """What SRC names, with the options that are meant for its kind and no others."""
+    """Open SRC with the options for its kind; refuse other options."""
     from loaderx.sources.records.paths import record_paths
 
     from .tables import Input, NpyTable, RecordTable, kind_of, npz_tables, stamp
@@ -238,7 +243,7 @@ def opened(options: argparse.Namespace) -> "Input":
     return dataset_input(path, options.split, wanted)
 
 
-# The kinds of SRC that an option means something for.
+# The kinds of SRC that each option is for.
 MEANT_FOR = {
     "columns": ("npz", "parquet", "dataset"),
     "split": ("dataset",),
@@ -250,7 +255,7 @@ MEANT_FOR = {
 
 
 def _refuse_options(options: argparse.Namespace, kind: str) -> None:
-    """An option that would be ignored is a misunderstanding."""
+    """Refuse options that would be ignored."""
     for name, kinds in MEANT_FOR.items():
         if getattr(options, name) is not None and kind not in kinds:
             option = name.replace("_", "-")

@@ -5,12 +5,12 @@ from typing import Any
 
 from .terminal import MissingPackageError, ctrl_c_waits
 
-# The packages of the extra `examples`, by the names they are imported under.
+# Packages of the extra `examples`, by the names they are imported under.
 EXAMPLE_PACKAGES = frozenset({"flax", "optax", "sklearn"})
 
 
 def add(commands: Any) -> None:
-    """The parser of this command."""
+    """Add the parser of this command."""
     parser = commands.add_parser(
         "demo",
         help="train a small Flax model on scikit-learn's digits and report accuracy and speed",
@@ -22,9 +22,9 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:  # noqa: ARG001 - it has no options
-    """Train, and print the report."""
+    """Train the model, and print the report."""
     try:
-        # An interruption while JAX is being imported is a crash.
+        # An interrupt during the import of JAX crashes the process.
         with ctrl_c_waits() as stop:
             from loaderx import demo
     except ModuleNotFoundError as error:

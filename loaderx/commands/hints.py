@@ -1,4 +1,4 @@
-"""Names of sources and ops as users write them, and what can be done about those that are slow."""
+"""Hints about slow sources and ops, by the names that users write."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from loaderx.transforms.base import Transform
 from loaderx.transforms.python_function import PythonFunction
 from loaderx.transforms.step import Step
 
-# Classes of the library that a user never writes -> what they are a part of.
+# Internal classes by the public class that they are a part of.
 PUBLIC_NAMES = {
     "ImageFiles": "ImageFolder",
     "DecodedColumn": "HFDataset",
-    "_Decoded": "ARDataset",
+    "_DecodedRecords": "ARDataset",
     "RecordRows": "ARDataset",
     "LengthRows": "ARDataset",
     "ByteRows": "ARDataset",
@@ -23,7 +23,7 @@ PUBLIC_NAMES = {
 
 
 def source_name(source: Any) -> str:
-    """The class of a source that the user wrote, whatever it is wrapped in."""
+    """Return the class name of a source as the user wrote it, without wrappers."""
     while True:
         if isinstance(source, ObjectSource):
             source = source._rows
@@ -35,24 +35,24 @@ def source_name(source: Any) -> str:
 
 
 def source_hint(source: Any, fields: list[str]) -> str:
-    """What makes reading rows faster, as a command or a line of Python."""
+    """Return how to read rows faster, as a command or a line of Python."""
     name = source_name(source)
     if name == "ImageFolder":
         height, width = source.spec.shape[:2]
         return (
-            f"it decodes image files again and again; `loaderx convert FOLDER train.npy --size {height} {width}` does "
+            f"it decodes image files in every epoch; `loaderx convert FOLDER train.npy --size {height} {width}` does "
             "it once, and prints the line that loads the result"
         )
     if name == "HFDataset":
         return (
-            'it decodes each row again and again; `dataset.save_to_disk("saved")` and then `loaderx convert saved '
+            'it decodes each row in every epoch; `dataset.save_to_disk("saved")` and then `loaderx convert saved '
             "train.npy` do it once, and print the line that loads the result"
         )
     if name == "ARDataset" and isinstance(source, AddressableSource):
         return "`loaderx convert FILE train.npy` stores the records uncompressed, which is the fastest there is"
     if isinstance(source, AddressableSource):
         return (
-            "uncompressed rows are the fastest there are: what is left is the memory, or the disk "
+            "uncompressed rows are the fastest there are: what remains is the speed of the memory, or of the disk "
             "if the file is larger than the memory"
         )
     keys = [repr(key) for key in source.spec] if isinstance(source.spec, dict) else []
@@ -64,21 +64,21 @@ def source_hint(source: Any, fields: list[str]) -> str:
 
 
 def op_name(step: Step) -> str:
-    """An op by its name, with those that a combinator chooses from."""
+    """Return the name of an op, with those that a combinator chooses from."""
     return _transform_name(step.transform)
 
 
 def _transform_name(op: Transform) -> str:
     if not op.inside:
         return op.name
-    # Policies have dozens.
+    # Policies have dozens of ops.
     names = list(dict.fromkeys(map(_transform_name, op.inside)))
     more = ", ..." if len(names) > 3 else ""
     return f"{op.name}({', '.join(names[:3])}{more})"
 
 
 def op_hint(step: Step) -> str:
-    """What can be done about an op that runs in Python."""
+    """Return how to make an op that runs in Python faster."""
     op = step.transform
     if not isinstance(op, PythonFunction):
         return "it is Python code because LOADERX_DEBUG is set"

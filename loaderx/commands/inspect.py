@@ -1,4 +1,4 @@
-"""`loaderx inspect`: what is in a .npy, .npz or ArrayRecord file."""
+"""`loaderx inspect`: show the content of a .npy, .npz or ArrayRecord file."""
 
 import argparse
 import dataclasses
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .tables import Table
 
 EPILOG = """\
-Mean and standard deviation are those of a sample of rows, per channel (the last axis) where there are up to four,
+Mean and standard deviation are those of a sample of rows, per channel (the last axis) if there are at most four,
 and in the unit of `Normalize`: white is 1, so those of uint8 are divided by 255. The line can be pasted into a list
 of transforms. Files of single integers have a histogram of their labels instead.
 
@@ -46,12 +46,12 @@ SHOWN_LABELS = 20
 BAR = 30
 # Labels that are read at once.
 LABELS_AT_ONCE = 1 << 16
-# The same for records that only the array_record package reads.
+# Records of the array_record package that are read at once.
 RECORDS_AT_ONCE = 64
 
 
 def add(commands: Any) -> None:
-    """The parser of this command."""
+    """Add the parser of this command."""
     parser = commands.add_parser(
         "inspect",
         help="show rows, dtype, shape, compression, mean and deviation, and labels of files",
@@ -70,21 +70,25 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--verify", action="store_true", help="read everything and compare checksums"
     )
-    parser.add_argument("--dtype", metavar="NAME", help="of records in files that do not say it")
+    parser.add_argument(
+        "--dtype", metavar="NAME", help="dtype of records, for files that do not contain it"
+    )
     parser.add_argument(
         "--shape",
         nargs="*",
         type=axis_length,
         metavar="N",
-        help="the same, of one record; the first may be `any`",
+        help="shape of one record, for these files; the first may be `any`",
     )
-    parser.add_argument("--json", action="store_true", help="a JSON list with an object per array")
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON list with an object per array"
+    )
     parser.set_defaults(run=run)
 
 
 @dataclass
 class Summary:
-    """All that is known of an array. `shape` is that of one row, and None in it stands for any length."""
+    """Summary of an array. `shape` is that of one row, and None in it means any length."""
 
     file: str
     array: str | None
@@ -103,7 +107,7 @@ class Summary:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what is in every file; one that cannot be read does not keep others from being shown."""
+    """Print the summaries of every file; a file that cannot be read does not prevent others from being shown."""
     status = DONE
     summaries: list[Summary] = []
     for file in options.files:
@@ -127,14 +131,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def summaries_of(file: str, options: argparse.Namespace) -> Iterator[Summary]:
-    """A summary of every array in a file."""
+    """Yield a summary of every array in a file."""
     from .tables import kind_of, npz_tables
 
     kind = kind_of(file)
     path = Path(file)
     if kind in ("npy", "npz") and (options.dtype is not None or options.shape is not None):
         raise UsageError(
-            f"--dtype and --shape are for ArrayRecord files; {file} says itself what it holds."
+            f"--dtype and --shape are for ArrayRecord files; {file} contains them already."
         )
     if kind == "npy":
         yield _npy_summary(path, options)
@@ -227,7 +231,7 @@ def _row_of(table: "Table") -> tuple[str, list[int | None]]:
 
 
 def _record_bytes(readers: "list[Reader]") -> int:
-    """Bytes of all records, by the index where there is one."""
+    """Return the bytes of all records, by the index if there is one."""
     import numpy as np
 
     from loaderx.sources.records.reader import PackageReader
@@ -235,7 +239,7 @@ def _record_bytes(readers: "list[Reader]") -> int:
     total = 0
     for reader in readers:
         if isinstance(reader, PackageReader):
-            # It has to read them: not all at once.
+            # This reader has to read the records: not all at once.
             for start in range(0, len(reader), RECORDS_AT_ONCE):
                 stop = min(start + RECORDS_AT_ONCE, len(reader))
                 total += int(reader.sizes(np.arange(start, stop)).sum())
@@ -270,7 +274,7 @@ def _chunking(readers: "list[Reader]", groups: set[str | None]) -> str:
 
 
 def _verify(summary: Summary, readers: "list[Reader]") -> None:
-    """Walk through all chunks of all files and count those that are damaged."""
+    """Read all chunks of all files and count the damaged ones."""
     from loaderx.sources.records.file import VERIFY, RecordFile
     from loaderx.sources.records.reader import PackageReader
 
@@ -316,7 +320,7 @@ def _with_values(summary: Summary, table: "Table", sample: int) -> Summary:
 
 
 def _with_varying(summary: Summary, readers: "list[Reader]", sample: int) -> Summary:
-    """The same for records of various lengths, of which all values count alike."""
+    """Add mean and standard deviation of records of any length, each value with the same weight."""
     import numpy as np
 
     from loaderx.spec import Spec
@@ -340,7 +344,7 @@ def _with_varying(summary: Summary, readers: "list[Reader]", sample: int) -> Sum
     return summary
 
 
-# For people.
+# Text for people.
 
 
 def _lines(summary: Summary) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The note among unfinished files that says how far they are, and of what source."""
+"""Journal of a conversion: how far its unfinished files are, and of which source."""
 
 import json
 from typing import Any
@@ -9,16 +9,16 @@ NAME, NEW = "journal.json", "journal.json.new"
 
 
 class Journal:
-    """`journal.json` of a workspace, which is replaced as a whole whenever something is noted."""
+    """`journal.json` of a workspace, which is replaced as a whole by every write."""
 
     def __init__(self, workspace: Workspace, request: dict[str, Any]) -> None:
         self.path = workspace.path / NAME
         self._new = workspace.path / NEW
-        # As it comes out of the file: tuples are lists there.
+        # As JSON returns it: tuples become lists.
         self._request = json.loads(json.dumps(request))
 
     def read(self) -> tuple[Any, str | None]:
-        """What was noted last for the same request, and else why there is nothing to go on from."""
+        """Return the progress of the last run of the same request, or None and the reason why it cannot be resumed."""
         try:
             noted = json.loads(self.path.read_text())
             request, progress = noted["request"], noted["progress"]
@@ -34,18 +34,18 @@ class Journal:
         return progress, None
 
     def outputs(self) -> list[str]:
-        """The names of files that the run which noted something was about to write."""
+        """Return the names of the files that the last run wrote."""
         try:
             return [str(name) for name in json.loads(self.path.read_text())["request"]["outputs"]]
         except (OSError, ValueError, KeyError, TypeError):
             return []
 
     def write(self, progress: Any) -> None:
-        """Note how far all files are. They must be on the disk that far."""
+        """Write the progress of all files. They must be synced to the disk that far."""
         self._new.write_text(json.dumps({"request": self._request, "progress": progress}))
         self._new.replace(self.path)
 
     def remove(self) -> None:
-        """Nothing is unfinished any more."""
+        """Remove the journal when nothing is unfinished any more."""
         self.path.unlink(missing_ok=True)
         self._new.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The loader that a user names on the command line, as `module:name` or `file.py:name`."""
+"""Import of the loader that a user names on the command line, as `module:name` or `file.py:name`."""
 
 import argparse
 import importlib
@@ -16,28 +16,30 @@ from .terminal import FAILED, UsageError, ctrl_c_waits, write_note
 if TYPE_CHECKING:
     from loaderx.loader import DataLoader
 
-TARGET_HELP = "module:name or file.py:name of a DataLoader, or of a function that gives one"
+TARGET_HELP = "module:name or file.py:name of a DataLoader, or of a function that returns one"
 
 
-class TheirError(Exception):
-    """What the user's own code raised while the loader was asked for."""
+class UserCodeError(Exception):
+    """Exception of the user's own code while the loader was imported or made."""
 
 
 def with_loader(
     options: argparse.Namespace, work: "Callable[[DataLoader, argparse.Namespace], int]"
 ) -> int:
-    """Do something with the loader that is named; the user's own mistakes are shown where they are."""
-    # An interruption while NumPy is being imported seems to be a damaged installation.
+    """Call a function with the named loader; the user's own exceptions are shown with their traceback."""
+    # An interrupt during the import of NumPy looks like a damaged installation.
     with ctrl_c_waits() as stop:
         importlib.import_module("loaderx.loader")
     stop.check()
     try:
         loader = find(options.target)
-    except TheirError as error:
+    except UserCodeError as error:
         cause = error.__cause__
         assert cause is not None
         write_note(
-            "".join(traceback.format_exception(cause.with_traceback(_theirs(cause)))).rstrip()
+            "".join(
+                traceback.format_exception(cause.with_traceback(_user_traceback(cause)))
+            ).rstrip()
         )
         write_note(f"loaderx {options.command}: {error}")
         return FAILED
@@ -45,7 +47,7 @@ def with_loader(
 
 
 def find(target: str) -> "DataLoader":
-    """Import what is named, and call it if it is a function."""
+    """Import the named object, and call it if it is a function."""
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise UsageError(
@@ -68,20 +70,20 @@ def _as_loader(value: Any, target: str, module: ModuleType) -> "DataLoader":
             raise UsageError(
                 f"{target} is a function that needs arguments; name one without, or a DataLoader."
             ) from None
-        value = _theirs_to_run(value, f"calling {target} failed, see above")
+        value = _run_user_code(value, f"calling {target} failed, see above")
         given = "gives"
     if not isinstance(value, DataLoader):
         kind = type(value).__name__
         article = "an" if kind[:1].lower() in "aeiou" else "a"
         raise UsageError(
-            f"{target} {given} {article} {kind}, not a DataLoader or a function that gives one"
+            f"{target} {given} {article} {kind}, not a DataLoader or a function that returns one"
             f"{_hint(module)}."
         )
     return value
 
 
 def _hint(module: ModuleType) -> str:
-    """The loaders that there are."""
+    """Return the names of the loaders in a module, for a message."""
     from loaderx.loader import DataLoader
 
     names = [name for name, value in vars(module).items() if isinstance(value, DataLoader)]
@@ -92,13 +94,15 @@ def _module(place: str) -> ModuleType:
     failed = f"importing {place} failed, see above"
     if not place.endswith(".py"):
         if not all(part.isidentifier() for part in place.split(".")):
-            raise UsageError(f"{place!r} is no name of a module, and no file that ends in .py.")
-        # As `python -m` does; a script in bin/ has its own folder there.
+            raise UsageError(
+                f"{place!r} is neither the name of a module nor a file that ends in .py."
+            )
+        # As for `python -m`; a script in bin/ has its own folder there.
         sys.path.insert(0, "")
         try:
-            module: ModuleType = _theirs_to_run(lambda: importlib.import_module(place), failed)
+            module: ModuleType = _run_user_code(lambda: importlib.import_module(place), failed)
             return module
-        except TheirError as error:
+        except UserCodeError as error:
             missing = getattr(error.__cause__, "name", None)
             if isinstance(error.__cause__, ModuleNotFoundError) and (
                 place == missing or place.startswith(f"{missing}.")
@@ -108,9 +112,9 @@ def _module(place: str) -> ModuleType:
     path = Path(place)
     if not path.is_file():
         raise UsageError(f"there is no file {place}.")
-    # Its neighbours are found as they are by `python file.py`.
+    # As for `python file.py`, so that it can import its neighbours.
     sys.path.insert(0, str(path.resolve().parent))
-    # A file may be called as a module that is in use already.
+    # The file may have the name of an imported module.
     name = path.stem if path.stem not in sys.modules else f"_loaderx_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -118,24 +122,24 @@ def _module(place: str) -> ModuleType:
     own = importlib.util.module_from_spec(spec)
     sys.modules[name] = own
     execute = spec.loader.exec_module
-    _theirs_to_run(lambda: execute(own), failed)
+    _run_user_code(lambda: execute(own), failed)
     return own
 
 
-def _theirs_to_run(call: Callable[[], Any], failed: str) -> Any:
+def _run_user_code(call: Callable[[], Any], failed: str) -> Any:
     try:
         return call()
     except SystemExit as error:
         raise UsageError(
-            f"it ended the program ({error.code}); what it does as a program belongs behind "
+            f"it ended the program ({error.code}); put what it does as a program under "
             '`if __name__ == "__main__":`.'
         ) from None
     except Exception as error:
-        raise TheirError(failed) from error
+        raise UserCodeError(failed) from error
 
 
-def _theirs(error: BaseException) -> Any:
-    """The traceback from where the user's code begins."""
+def _user_traceback(error: BaseException) -> Any:
+    """Return the traceback from the first line of the user's code on."""
     frame = error.__traceback__
     while frame is not None:
         name = frame.tb_frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""What can be written: .npy and ArrayRecord files that grow in a workspace and may go on after an interruption."""
+"""Output files of a conversion: .npy and ArrayRecord files that grow in a workspace and can be resumed."""
 
 import contextlib
 import os
@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.sources.records.content import Content
-from loaderx.sources.records.cursor import FileCursor, Placed, frame, signature
+from loaderx.sources.records.cursor import FileCursor, PlacedChunks, frame, signature
 from loaderx.sources.records.encoding import Encoding
 from loaderx.sources.records.footer import trailer
-from loaderx.sources.records.inputs import straightened
+from loaderx.sources.records.inputs import contiguous_records
 from loaderx.spec import Spec
 
 from .terminal import UsageError
 
 
 class Output(ABC):
-    """A file of so many rows that grows in `folder`. Blocks are encoded in threads, and appended in order."""
+    """File of a known number of rows that grows in `folder`. Blocks are encoded in threads, and appended in order."""
 
     def __init__(self, path: Path, folder: Path, spec: Spec, rows: int) -> None:
         self.path, self.spec, self.rows = path, spec, rows
@@ -29,7 +29,7 @@ class Output(ABC):
 
     @abstractmethod
     def encode(self, block: NDArray[Any]) -> Any:
-        """What `append` takes, of a block of rows."""
+        """Return the input of `append` for a block of rows."""
 
     @abstractmethod
     def append(self, encoded: Any) -> None:
@@ -37,14 +37,14 @@ class Output(ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Write what stands in front of the first row."""
+        """Write the bytes before the first row."""
 
     @abstractmethod
     def state(self) -> dict[str, int]:
-        """What `open` needs to go on here."""
+        """Return the state that `open` needs to resume here."""
 
     def open(self, state: dict[str, int] | None) -> None:
-        """Begin, or go on at a state."""
+        """Begin, or resume at a state."""
         if state is None:
             self._file = self.partial.open("wb")
             self._begin()
@@ -54,33 +54,33 @@ class Output(ABC):
         self._file.seek(state["bytes"])
 
     def usable(self, state: dict[str, int]) -> bool:
-        """Whether the unfinished file reaches to where a state says that it does."""
+        """Return True if the unfinished file has the bytes of a state."""
         return self.partial.is_file() and self.partial.stat().st_size >= state["bytes"]
 
     @property
     def file(self) -> BinaryIO:
-        """The open file."""
+        """Open file."""
         assert self._file is not None
         return self._file
 
     def sync(self) -> None:
-        """Bring everything to the disk."""
+        """Sync the file to the disk."""
         if self._file is not None:
             self._file.flush()
             os.fsync(self._file.fileno())
 
     def finish(self) -> None:
-        """Write what stands behind the last row, and close."""
+        """Write the bytes after the last row, and close."""
         self.sync()
         self.close()
 
     @property
     def names(self) -> list[str]:
-        """The names of all files that it makes in the folder."""
+        """Names of all its files in the folder."""
         return [self.partial.name]
 
     def close(self) -> None:
-        """Close, finished or not. What was noted of an unfinished file is on the disk already."""
+        """Close, finished or not. The journal's part of an unfinished file is on the disk already."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -92,13 +92,13 @@ class Output(ABC):
 
 
 class NpyOutput(Output):
-    """A .npy file, byte for byte as `np.save` writes it."""
+    """.npy file, byte for byte as `np.save` writes it."""
 
     def __init__(self, path: Path, folder: Path, spec: Spec, rows: int) -> None:
         super().__init__(path, folder, spec, rows)
         if np.dtype(spec.dtype.str) != spec.dtype:
             raise UsageError(
-                f"{path}: a .npy file cannot say that it holds {spec.dtype}; convert to an ArrayRecord file instead."
+                f"{path}: a .npy file cannot represent {spec.dtype}; convert to an ArrayRecord file instead."
             )
 
     def encode(self, block: NDArray[Any]) -> Any:
@@ -120,7 +120,7 @@ class NpyOutput(Output):
 
 
 class RecordOutput(Output):
-    """An ArrayRecord file, byte for byte as `write_array_record` writes it; its index grows in a file beside it."""
+    """ArrayRecord file, byte for byte as `write_array_record` writes it; its index grows in a second file."""
 
     def __init__(self, path: Path, folder: Path, spec: Spec, rows: int, encoding: Encoding) -> None:
         super().__init__(path, folder, spec, rows)
@@ -131,17 +131,17 @@ class RecordOutput(Output):
         self._index: BinaryIO | None = None
 
     def encode(self, block: NDArray[Any]) -> Any:
-        return self._encoding.encode(lambda: straightened(block, self._dtype))
+        return self._encoding.encode(lambda: contiguous_records(block, self._dtype))
 
     def append(self, encoded: Any) -> None:
         chunks, begins = placed = self._cursor.place(encoded)
-        self._lay(placed)
+        self._write_chunks(placed)
         entries = np.stack([begins[:-1], chunks.decoded, chunks.records], axis=1)
         self.index.write(entries.astype(np.int64).tobytes())
 
     @property
     def index(self) -> BinaryIO:
-        """Three numbers for each chunk: where it begins, and its bytes and records."""
+        """Index file, with three numbers for each chunk: its position, its bytes and its records."""
         assert self._index is not None
         return self._index
 
@@ -163,9 +163,9 @@ class RecordOutput(Output):
         )
 
     def _begin(self) -> None:
-        self._lay(self._cursor.place(signature()))
+        self._write_chunks(self._cursor.place(signature()))
 
-    def _lay(self, placed: Placed) -> None:
+    def _write_chunks(self, placed: PlacedChunks) -> None:
         self.file.write(frame(placed).data)
 
     def state(self) -> dict[str, int]:
@@ -184,7 +184,7 @@ class RecordOutput(Output):
         content = Content(self._dtype, self.spec.shape)
         index = [(begins, decoded, records)]
         for placed in trailer(self._cursor, index, self._encoding, content):
-            self._lay(placed)
+            self._write_chunks(placed)
         super().finish()
 
     @property

@@ -1,4 +1,4 @@
-"""Pictures as rows: a folder of them with a class per sub-folder, and decoding by Pillow."""
+"""Pictures as rows: a folder with a class per sub-folder, and decoding by Pillow."""
 
 import hashlib
 import io
@@ -26,7 +26,7 @@ MODES = ("auto", "RGB", "L")
 
 @dataclass(frozen=True)
 class Decoding:
-    """What becomes of every picture: its mode and its size."""
+    """Mode and size to which every picture is decoded."""
 
     mode: str
     height: int
@@ -36,7 +36,7 @@ class Decoding:
 
     @property
     def spec(self) -> Spec:
-        """A decoded picture: height, width and channels."""
+        """Spec of a decoded picture: height, width and channels."""
         return Spec((self.height, self.width, 1 if self.mode == "L" else 3), np.uint8)
 
     def __call__(self, content: Path | bytes, name: str) -> NDArray[np.uint8]:
@@ -54,7 +54,7 @@ class Decoding:
                 pixels = image.convert(self.mode)
                 if self.crop:
                     pixels = _fitted(pixels, self.height, self.width)
-            except Exception as error:  # Pillow raises nearly anything on damaged files.
+            except Exception as error:  # Pillow raises almost any exception on damaged files.
                 raise DataError(f"{name} cannot be decoded: {error}") from error
         if (pixels.height, pixels.width) != (self.height, self.width):
             raise DataError(
@@ -67,7 +67,7 @@ class Decoding:
 def decoding_of(
     first: Path | bytes, name: str, mode: str, size: tuple[int, int] | None
 ) -> Decoding:
-    """How all pictures are decoded, where the first one decides what the user does not."""
+    """Return how all pictures are decoded; the first picture decides what the user did not."""
     with _opened(first, name) as image:
         grey = image.mode in ("L", "1")
         height, width = size or (image.height, image.width)
@@ -83,13 +83,17 @@ def _opened(content: Path | bytes, name: str) -> Any:
         return image.open(io.BytesIO(content) if isinstance(content, bytes) else content)
     except FileNotFoundError:
         raise
-    except Exception as error:  # The same, and of pictures that would fill the memory.
-        reason = "it is none that Pillow knows" if "cannot identify" in str(error) else str(error)
+    except (
+        Exception
+    ) as error:  # Almost any exception again, also on pictures that would fill the memory.
+        reason = (
+            "Pillow does not know its format" if "cannot identify" in str(error) else str(error)
+        )
         raise DataError(f"{name} is not a picture: {reason}.") from error
 
 
 def _fitted(pixels: Any, height: int, width: int) -> Any:
-    """The largest part in the middle with these proportions, scaled: shorter side first, then the crop, in one pass."""
+    """Return the largest centre crop of these proportions, scaled, in one pass."""
     scale = min(pixels.height / height, pixels.width / width)
     part = scale * width, scale * height
     left, top = (pixels.width - part[0]) / 2, (pixels.height - part[1]) / 2
@@ -98,7 +102,7 @@ def _fitted(pixels: Any, height: int, width: int) -> Any:
 
 
 class PictureTable(Table):
-    """Files of pictures, and the number of the class of each."""
+    """Picture files, and the class number of each."""
 
     def __init__(
         self,
@@ -128,7 +132,7 @@ class PictureTable(Table):
 
 
 def picture_input(folder: Path, mode: str, size: tuple[int, int] | None) -> Input:
-    """A folder of pictures with a class per sub-folder, in the order of names; there are no labels without these."""
+    """Open a folder of pictures with a class per sub-folder, sorted by name; without these there are no labels."""
     required("PIL.Image", "images", "reading pictures")
     with os.scandir(folder) as entries:
         classes = sorted(entry.name for entry in entries if _is_class(entry))
@@ -138,7 +142,8 @@ def picture_input(folder: Path, mode: str, size: tuple[int, int] | None) -> Inpu
         loose = sorted(entry.name for entry in entries if _is_picture(entry.name))
     if loose:
         raise UsageError(
-            f"{folder} has both sub-folders, which are classes, and pictures beside them, such as {loose[0]}."
+            f"{folder} has both sub-folders, which are classes, and pictures next to them, such as {loose[0]}. "
+            "Move the pictures into sub-folders."
         )
     parts = [(name, number) for number, name in enumerate(classes)]
     return _picture_input(folder, parts, tuple(classes), mode, size)
@@ -168,7 +173,7 @@ def _picture_input(
                 file = os.path.normpath(f"{inside}/{name}")
                 facts = (folder / file).stat()
                 if not stat.S_ISREG(facts.st_mode):
-                    # Reading a pipe would wait for ever.
+                    # Reading a pipe would block for ever.
                     others += 1
                     continue
                 digest.update(os.fsencode(f"{file}\0{facts.st_size}\0{facts.st_mtime_ns}\0"))
@@ -180,7 +185,7 @@ def _picture_input(
         )
     decoding = decoding_of(folder / files[0], str(folder / files[0]), mode, size)
     table = PictureTable(folder, files, np.concatenate(labels), classes, decoding)
-    left_out = [f"{others:,} other files beside the pictures"] if others else []
+    left_out = [f"{others:,} other files next to the pictures"] if others else []
     return Input([table], [str(folder.resolve()), len(files), digest.hexdigest()], left_out)
 
 

@@ -1,4 +1,4 @@
-"""`loaderx preview`: a sheet of samples as a user's own loader delivers them, beside the rows they are made of."""
+"""`loaderx preview`: draw samples as a user's own loader delivers them, next to their original rows."""
 
 import argparse
 import io
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from loaderx.loader import DataLoader
 
 EPILOG = """\
-Images are uint8 or floats of (height, width), or with 1 or 3 channels last or first. Floats beyond 0 to 1, as
-Normalize gives them, are stretched so that the least value on the sheet is black and the largest white. Fields of
-Views stand side by side. A field that ends in `boxes` is drawn on the images that it follows.
+Images are uint8 or floats of (height, width), or with 1 or 3 channels last or first. Floats outside 0 to 1, as from
+Normalize, are stretched so that the smallest value on the sheet is black and the largest white. Fields of Views are
+side by side. A field that ends in `boxes` is drawn on the images that it follows.
 
 examples:
   loaderx preview train.py:loader -o sheet.png
@@ -23,11 +23,11 @@ examples:
 
 
 def add(commands: Any) -> None:
-    """The parser of this command."""
+    """Add the parser of this command."""
     parser = commands.add_parser(
         "preview",
         help="draw a sheet of augmented samples of your own loader, with originals and labels",
-        description="Draw a sheet of augmented samples of a DataLoader of yours, each beside its original.",
+        description="Draw a sheet of augmented samples of a DataLoader of yours, each next to its original.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -62,12 +62,12 @@ def add(commands: Any) -> None:
 
 
 def run(loader: "DataLoader", options: argparse.Namespace) -> int:
-    """Draw, and write the file."""
+    """Draw the sheet, and write the file."""
     image = required("PIL.Image", "images", "drawing a sheet")
     output = Path(options.output)
     image.init()
     if output.suffix.lower() not in image.EXTENSION:
-        raise UsageError(f"{output} must end as pictures do, such as in .png.")
+        raise UsageError(f"{output} must have the ending of a picture, such as .png.")
     if not output.parent.is_dir():
         raise UsageError(f"there is no folder {output.parent} to write {output.name} into.")
     if output.is_dir():
@@ -84,12 +84,12 @@ def run(loader: "DataLoader", options: argparse.Namespace) -> int:
         sheet.save(content, image.EXTENSION[output.suffix.lower()])
     except (KeyError, ValueError) as error:
         raise UsageError(f"{output}: Pillow does not write such files ({error}).") from error
-    # At once, so that an interruption leaves what was there.
+    # Atomic, so that an interrupt keeps the old file.
     with replacing(output) as file:
         file.write(content.getvalue())
     views = ", ".join(f"{view.name} {view.spec}" for view in samples.views)
     write_line(
         f"{output}: {sheet.width} x {sheet.height} pixels, {len(samples.rows)} samples from step "
-        f"{options.step} on: {views}{f', beside {samples.original.spec}' if samples.original else ''}"
+        f"{options.step} on: {views}{f', next to {samples.original.spec}' if samples.original else ''}"
     )
     return DONE

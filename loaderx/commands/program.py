@@ -1,4 +1,4 @@
-"""The lines of Python that load what `loaderx convert` wrote."""
+"""Lines of Python that load the files of `loaderx convert`."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def program_of(conversion: "Conversion") -> list[str]:
-    """A program that makes a loader, with the fields that the source has; arrays of other lengths have their own."""
+    """Return a program that makes a loader with the fields of the source; arrays of other lengths get their own."""
     archive = conversion.target.suffix == ".npz"
     program = ["import numpy as np"] if archive else []
     program.append("import loaderx as lx")
@@ -22,7 +22,7 @@ def program_of(conversion: "Conversion") -> list[str]:
             for target in targets
         }
         fields = ", ".join(f"{name!r}: {source}" for name, source in sources.items())
-        # An array without a name: batches are arrays, as those of the source are.
+        # An array without a name: batches are arrays, as in the source.
         data = sources["data"] if list(sources) == ["data"] else f"{{{fields}}}"
         name = "loader" if number == 1 else f"loader_{number}"
         program.append(f"{name} = lx.DataLoader({data})")
@@ -33,6 +33,6 @@ def _source(target: "ColumnTarget") -> str:
     path = str(target.path)
     if not target.as_records:
         return f"lx.NPDataset({path!r})"
-    # By their number: there may be another set of files, or one file, of the same name.
+    # With the count: there may be another set of shards, or one file, of the same name.
     shards = f"@{len(target.outputs)}" if len(target.outputs) > 1 else ""
     return f"lx.ARDataset({path + shards!r})"

@@ -1,4 +1,4 @@
-"""A contact sheet: samples of a loader as pictures, with their originals, boxes and labels."""
+"""Contact sheet: samples of a loader as pictures, with their originals, boxes and labels."""
 
 import math
 from collections.abc import Sequence
@@ -20,21 +20,21 @@ from .terminal import UsageError
 Array = NDArray[Any]
 
 BOXES = "boxes"
-# Pixels: of the longest side of a picture at least and at most, and between things.
-LEAST_SIDE, MOST_SIDE = 112, 192
+# Pixels: limits for the longest side of a picture, and distances.
+MIN_SIDE, MAX_SIDE = 112, 192
 GAP, MARGIN, LINE = 4, 14, 15
-# A sheet is about that much wider than high.
-WIDER = 1.4
-# Not white, as images may be.
+# Aspect ratio of a sheet.
+ASPECT_RATIO = 1.4
+# Not white, since images may be white.
 PAPER, INK, PALE = (232, 232, 236), (20, 20, 20), (110, 110, 110)
 BOX_COLOURS = ((255, 59, 48), (52, 199, 89), (10, 132, 255), (255, 204, 0))
-# Classes that a caption names if a label is a vector.
-MOST_CLASSES = 2
+# Number of classes in a caption if a label is a vector.
+MAX_CLASSES = 2
 
 
 @dataclass(frozen=True)
 class View:
-    """A field of images, and the boxes that belong to it: (sample, box, 4), NaN where there is none."""
+    """Field of images, and its boxes: (sample, box, 4), NaN for padding."""
 
     name: str
     spec: Spec
@@ -44,7 +44,7 @@ class View:
 
 @dataclass(frozen=True)
 class Samples:
-    """All that is drawn."""
+    """Content of the sheet."""
 
     rows: NDArray[np.int64]
     original: View | None
@@ -53,7 +53,7 @@ class Samples:
 
 
 def samples_of(loader: DataLoader, step: int, count: int, field: str | None) -> Samples:
-    """Samples from batch `step` on, as many as are asked for unless the loader ends before."""
+    """Return `count` samples from batch `step` on, or fewer if the loader ends before."""
     batch, rows = _delivered(loader, step, count)
     origins = {each.name: each.origin for each in loader._builder.planner.fields}
     wanted = _choose(batch, origins, field)
@@ -78,7 +78,7 @@ def samples_of(loader: DataLoader, step: int, count: int, field: str | None) -> 
 
 
 def draw(samples: Samples) -> Image.Image:
-    """The sheet."""
+    """Return the sheet."""
     views = [*([samples.original] if samples.original else []), *samples.views]
     side = max(_side(max(view.pixels.shape[1:3])) for view in views)
     sizes = [_size(view.pixels.shape[1:3], side) for view in views]
@@ -88,7 +88,7 @@ def draw(samples: Samples) -> Image.Image:
     lines = [_fitting(caption, width, font) for caption in samples.captions]
     cell = (width + MARGIN, height + LINE + MARGIN)
     count = len(samples.rows)
-    columns = min(count, max(1, round(math.sqrt(count * WIDER * cell[1] / cell[0]))))
+    columns = min(count, max(1, round(math.sqrt(count * ASPECT_RATIO * cell[1] / cell[0]))))
     columns = math.ceil(count / math.ceil(count / columns))
     top = MARGIN + LINE
     sheet = Image.new(
@@ -114,7 +114,7 @@ def draw(samples: Samples) -> Image.Image:
 
 
 def _delivered(loader: DataLoader, step: int, count: int) -> tuple[dict[str, Array], Array]:
-    """Fields of samples as the loader gives them, without padding, and their rows."""
+    """Return fields of samples as the loader delivers them, without padding, and their rows."""
     found: list[dict[str, Array]] = []
     rows: list[Array] = []
     while sum(map(len, rows)) < count:
@@ -126,7 +126,7 @@ def _delivered(loader: DataLoader, step: int, count: int) -> tuple[dict[str, Arr
             break
         fields = _named(loader.batch(step))
         size = min(span.valid, count - sum(map(len, rows)))
-        # A function of the user's may add what has nothing to do with samples.
+        # The user's function of a batch may add arrays of another length.
         arrays = {name: np.asarray(value) for name, value in fields.items()}
         found.append(
             {
@@ -152,7 +152,7 @@ def _named(batch: Any) -> dict[str, Any]:
 
 
 def _choose(batch: dict[str, Array], origins: dict[str, str], field: str | None) -> list[str]:
-    """The fields to draw: the one that is named, or those that Views make of it."""
+    """Return the fields to draw: the named one, or those that Views make of it."""
     having = ", ".join(f"{name} {_spec(array)}" for name, array in batch.items())
     having = having or "no arrays of samples"
     if field is not None:
@@ -160,13 +160,13 @@ def _choose(batch: dict[str, Array], origins: dict[str, str], field: str | None)
         wanted = wanted or [name for name in batch if origins.get(name) == field]
         if not wanted:
             raise UsageError(f"--field: batches have no field {field!r}; they have {having}.")
-        # The validity of boxes, say, is made of the boxes too.
+        # The same field may also become other arrays, such as the validity of boxes.
         images = [name for name in wanted if is_image(_spec(batch[name]), 1)]
         if not images:
             shown = _spec(batch[wanted[0]])
             raise UsageError(
-                f"field {wanted[0]!r} is {shown}, and no image: that is uint8 or float of (height, width), or "
-                "with 1 or 3 channels last or first."
+                f"field {wanted[0]!r} is {shown}, which is not an image: an image is uint8 or float of (height, "
+                "width), or with 1 or 3 channels last or first."
             )
         return images
     images = [name for name in batch if is_image(_spec(batch[name]))]
@@ -178,7 +178,7 @@ def _choose(batch: dict[str, Array], origins: dict[str, str], field: str | None)
 
 
 def _originals(loader: DataLoader, rows: Array) -> dict[str, Array]:
-    """The rows of the source, without transforms."""
+    """Return the rows of the source, without transforms."""
     data: dict[str, Array] = {}
     for group in loader._builder.planner.groups:
         if all(each.origin in data for each in group.fields):
@@ -194,7 +194,7 @@ def _originals(loader: DataLoader, rows: Array) -> dict[str, Array]:
 def _boxes_of(
     batch: dict[str, Array], origins: dict[str, str], name: str, origin: str
 ) -> Array | None:
-    """The boxes of an image field; those of the view `image_0` are `boxes_0`."""
+    """Return the boxes of an image field; those of the view `image_0` are `boxes_0`."""
     view = name.removeprefix(origin)
     found: list[Array] = []
     for field, array in batch.items():
@@ -212,7 +212,7 @@ def _boxes_of(
 def _captions(
     loader: DataLoader, batch: dict[str, Array], origins: dict[str, str], rows: Array
 ) -> list[str]:
-    """Row numbers, and what single numbers or vectors of classes say."""
+    """Return captions: row numbers, and single numbers or vectors of classes."""
     raw = {each.origin: each.raw for each in loader._builder.planner.fields}
     captions = [f"row {row}" for row in rows]
     for name, array in batch.items():
@@ -227,7 +227,7 @@ def _captions(
 
 def _classes(value: Array) -> str:
     shares = value.astype(np.float64)
-    order = [int(k) for k in np.argsort(-shares, kind="stable")[:MOST_CLASSES] if shares[k] > 0]
+    order = [int(k) for k in np.argsort(-shares, kind="stable")[:MAX_CLASSES] if shares[k] > 0]
     if not order:
         return "none"
     if shares[order[0]] == 1:
@@ -236,21 +236,21 @@ def _classes(value: Array) -> str:
 
 
 def _number(value: Any) -> str:
-    # bfloat16 is no kind of float to NumPy.
+    # NumPy does not count bfloat16 as a float.
     return f"{float(value):.4g}" if value.dtype.kind in "fV" else str(value)
 
 
 def _picture(view: View, number: int, size: tuple[int, int]) -> Image.Image:
     image = Image.fromarray(np.ascontiguousarray(view.pixels[number]))
     scale = size[0] / image.width
-    # By a whole number the pixels themselves are seen; otherwise they would be of different sizes.
+    # A whole factor shows the pixels themselves; with any other they would have different sizes.
     way = Image.Resampling.NEAREST if scale.is_integer() else Image.Resampling.BICUBIC
     picture = image.resize(size, way)
     if view.boxes is not None:
         pen = ImageDraw.Draw(picture)
         for place, box in enumerate(view.boxes[number]):
             left, top, right, bottom = (float(edge) * scale for edge in box)
-            # Not that of a missing box, which is NaN or has no size.
+            # Skip missing boxes, which are NaN or have no size.
             if right > left and bottom > top:
                 colour = BOX_COLOURS[place % len(BOX_COLOURS)]
                 edges = (left, top, max(left, right - 1), max(top, bottom - 1))
@@ -259,14 +259,14 @@ def _picture(view: View, number: int, size: tuple[int, int]) -> Image.Image:
 
 
 def _side(longest: int) -> int:
-    """How long a side becomes on the sheet: short ones grow by a whole number."""
-    if longest >= MOST_SIDE:
-        return MOST_SIDE
-    return longest * max(1, min(math.ceil(LEAST_SIDE / longest), MOST_SIDE // longest))
+    """Return the length of a side on the sheet: short ones grow by a whole factor."""
+    if longest >= MAX_SIDE:
+        return MAX_SIDE
+    return longest * max(1, min(math.ceil(MIN_SIDE / longest), MAX_SIDE // longest))
 
 
 def _size(shape: Sequence[int], side: int) -> tuple[int, int]:
-    """(width, height) on the sheet."""
+    """Return (width, height) on the sheet."""
     height, width = shape
     scale = side / max(height, width)
     return max(1, round(width * scale)), max(1, round(height * scale))
@@ -275,7 +275,7 @@ def _size(shape: Sequence[int], side: int) -> tuple[int, int]:
 def _font() -> Any:
     try:
         return ImageFont.load_default(11)
-    except TypeError:  # before Pillow 10.1 there is one size
+    except TypeError:  # Pillow before 10.1 has one size.
         return ImageFont.load_default()
 
 

@@ -1,4 +1,4 @@
-"""What a loader does with its time: a run of it with a clock in every stage, and each op on its own."""
+"""Time of a loader by stages: a run with a clock in every stage, and each op on its own."""
 
 import contextlib
 import dataclasses
@@ -27,22 +27,22 @@ from loaderx.stream.remainder import Span
 from .bench import Limit, Report, Stage
 from .hints import op_hint, op_name, source_hint, source_name
 
-# Samples on which ops are measured one by one, and how many bytes these may have.
+# Number of samples with which ops are measured one by one, and limit for their bytes.
 SAMPLES = 64
 SAMPLE_BYTES = 1 << 26
 REPEATS = 5
-# Seconds after which a stage is not measured once more.
-PATIENCE = 1.0
+# Limit in seconds: a stage that needs more is not measured again.
+MAX_STAGE_SECONDS = 1.0
 WARM_UP_BATCHES = 4
-# Beyond the caches of most machines.
+# Larger than the caches of most machines.
 COPIED_BYTES = 1 << 25
 COPY_SECONDS = 0.5
-MOST = 0.5
+MAJORITY = 0.5
 
 
 @dataclass
 class Clock:
-    """Seconds that threads spent in what builders do. Every thread has entries of its own, so nothing is locked."""
+    """Seconds that threads spent in the steps of builders. Every thread has its own entries, so there is no lock."""
 
     spent: dict[tuple[str, int], float] = field(default_factory=dict)
 
@@ -54,14 +54,14 @@ class Clock:
         return sum(seconds for (noted, _), seconds in self.spent.items() if noted == what)
 
     def share_of(self, thread: int) -> float:
-        """The part of the work that one thread did."""
+        """Return the share of one thread in the work."""
         own = sum(seconds for (_, noted), seconds in self.spent.items() if noted == thread)
         return own / (sum(self.spent.values()) or 1.0)
 
 
 @dataclass(frozen=True)
 class TimedBuilder(BatchBuilder):
-    """A builder that notes how long its steps take."""
+    """Builder that records how long its steps take."""
 
     clock: Clock
 
@@ -86,7 +86,7 @@ class TimedBuilder(BatchBuilder):
 
 
 def measure(loader: DataLoader, seconds: float) -> Report:
-    """Run the loader, and say what its threads did meanwhile."""
+    """Run the loader, and return the report on the work of its threads."""
     builder, workers = loader._builder, loader._workers
     order = builder.order
     clock = Clock()
@@ -96,7 +96,7 @@ def measure(loader: DataLoader, seconds: float) -> Report:
     )
     if builder.hook is not None:
         timed = dataclasses.replace(timed, hook=_timed_hook(builder.hook, clock))
-    with contextlib.closing(_Walk(timed, workers)) as walk:
+    with contextlib.closing(_EndlessBatches(timed, workers)) as walk:
         began = time.perf_counter()
         walk.samples_of_next()
         first_seconds = time.perf_counter() - began
@@ -128,8 +128,8 @@ def measure(loader: DataLoader, seconds: float) -> Report:
     )
 
 
-class _Walk:
-    """Batches without end, also of a finite loader."""
+class _EndlessBatches:
+    """Endless iteration over batches, also of a finite loader."""
 
     def __init__(self, builder: BatchBuilder, workers: int) -> None:
         self._builder, self._workers = builder, workers
@@ -138,7 +138,7 @@ class _Walk:
         self._position = 0
 
     def samples_of_next(self) -> int:
-        """How many samples the next batch has."""
+        """Number of samples in the next batch."""
         try:
             next(self._iterator)
         except StopIteration:
@@ -165,7 +165,7 @@ def _timed_hook(hook: Callable[[Any], Any], clock: Clock) -> Callable[[Any], Any
 
 
 def wait_for(batch: Any) -> None:
-    """Arrays of JAX are there before what they hold is."""
+    """Wait for the values of JAX arrays, which are computed asynchronously."""
     if isinstance(batch, dict | tuple | list):
         for value in batch.values() if isinstance(batch, dict) else batch:
             wait_for(value)
@@ -174,15 +174,15 @@ def wait_for(batch: Any) -> None:
 
 
 def _stages(loader: DataLoader, clock: Clock, samples: int, elapsed: float) -> list[Stage]:
-    """The stages in the order in which a batch comes through them; together they are the time of all threads."""
+    """Return the stages in the order of a batch; their times add up to the time of all threads."""
     builder = loader._builder
-    alone = _alone(loader)
-    whole = sum(stage.seconds for stage in alone) or 1.0
-    # Fetching and ops are one pass where they can be; each gets its part of what that took.
+    measured = _each_on_its_own(loader)
+    whole = sum(stage.seconds for stage in measured) or 1.0
+    # Fetching and ops are one pass where possible; each gets its part of the time of the pass.
     filled = clock.seconds("fill")
     stages = [Stage("order", "order", "", clock.seconds("order"))]
     stages += [
-        dataclasses.replace(stage, seconds=stage.seconds / whole * filled) for stage in alone
+        dataclasses.replace(stage, seconds=stage.seconds / whole * filled) for stage in measured
     ]
     hook = clock.seconds("hook")
     if builder.hook is not None:
@@ -190,15 +190,15 @@ def _stages(loader: DataLoader, clock: Clock, samples: int, elapsed: float) -> l
         stages.append(Stage("hook", f"{name} (each batch)", "Python", hook))
     stages.append(Stage("hand-off", "hand-off", "", clock.seconds("finish") - hook))
     work = sum(stage.seconds for stage in stages)
-    # Small batches are built by the consumer itself, and the workers have nothing to do with them.
-    alone_at_it = clock.share_of(threading.get_ident()) > MOST
-    threads = 1 if alone_at_it else min(loader._workers, cores())
+    # The consumer itself builds small batches, and the workers are idle.
+    consumer_builds = clock.share_of(threading.get_ident()) > MAJORITY
+    threads = 1 if consumer_builds else min(loader._workers, cores())
     stages.append(Stage("waiting", "waiting", "", max(0.0, threads * elapsed - work)))
     return [dataclasses.replace(stage, seconds=stage.seconds / samples) for stage in stages]
 
 
-def _alone(loader: DataLoader) -> list[Stage]:
-    """Seconds per sample of every source and every op on its own, in one thread."""
+def _each_on_its_own(loader: DataLoader) -> list[Stage]:
+    """Return seconds per sample of every source and every op on its own, in one thread."""
     planner = loader._builder.planner
     fetching: list[Stage] = []
     working: list[Stage] = []
@@ -223,7 +223,7 @@ def _alone(loader: DataLoader) -> list[Stage]:
 
 
 def _fetch(loader: DataLoader, group: Group) -> tuple[float, list[NDArray[Any]]]:
-    """Seconds per row, each time for rows of another part of the stream, and the rows that were read first."""
+    """Return seconds per row, measured on other rows each time, and the rows that were read first."""
     specs = specs_of(group.source.spec)
     order = loader._builder.order
     row_bytes = max(1, sum(spec.nbytes for spec in specs))
@@ -236,15 +236,15 @@ def _fetch(loader: DataLoader, group: Group) -> tuple[float, list[NDArray[Any]]]
         rows = order.rows_at(positions)
         start = time.perf_counter()
         group.source.read(rows, out)
-        if repeat > 0 or time.perf_counter() - began > PATIENCE:
+        if repeat > 0 or time.perf_counter() - began > MAX_STAGE_SECONDS:
             spent, repeats = spent + time.perf_counter() - start, repeats + 1
-        if time.perf_counter() - began > PATIENCE:
+        if time.perf_counter() - began > MAX_STAGE_SECONDS:
             break
     return spent / repeats / count, out
 
 
 def _ops(name: str, chain: Chain, samples: NDArray[Any]) -> list[Stage]:
-    """Every op of a field, in seconds that add up to what all of them take together."""
+    """Return every op of a field, with seconds that add up to the time of all of them together."""
     whole, _ = _run(chain, samples)
     taken: list[float] = []
     spec = chain.input
@@ -265,7 +265,7 @@ def _ops(name: str, chain: Chain, samples: NDArray[Any]) -> list[Stage]:
 
 
 def _run(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
-    """Seconds per sample in one thread, the best of a few times, and what becomes of the samples."""
+    """Return seconds per sample in one thread, the best of a few runs, and the results."""
     count = len(samples)
     positions = np.arange(count, dtype=np.int64)
     best = float("inf")
@@ -277,7 +277,7 @@ def _run(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
             if phase == 0 and not current.segments:
                 continue
             out = np.empty((count, *current.output.shape), current.output.dtype)
-            # Memory that was touched before, as that of batches is.
+            # Touch the memory first: the memory of batches was used before, too.
             out[...] = 0
             located = addresses_of_rows(rows)
             masks = chain.first_masks(phase, count)
@@ -286,13 +286,13 @@ def _run(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
             seconds += time.perf_counter() - start
             rows = out
         best = min(best, seconds)
-        if time.perf_counter() - began > PATIENCE:
+        if time.perf_counter() - began > MAX_STAGE_SECONDS:
             break
     return best / count, rows
 
 
 def _limit(builder: BatchBuilder, workers: int, rate: float) -> Limit:
-    """As many samples per second as there would be if their bytes were only copied."""
+    """Return the samples per second if their bytes were only copied."""
     fields = builder.planner.fields
     read = sum({each.origin: each.raw.nbytes for each in fields}.values())
     written = sum(each.spec.nbytes for each in fields)
@@ -302,7 +302,7 @@ def _limit(builder: BatchBuilder, workers: int, rate: float) -> Limit:
 
 
 def copy_speed(threads: int) -> float:
-    """Bytes per second, read and written, while threads copy memory of their own."""
+    """Return bytes per second, read and written, while threads copy memory of their own."""
     pairs = [
         (np.ones(COPIED_BYTES // threads, np.uint8), np.zeros(COPIED_BYTES // threads, np.uint8))
         for _ in range(threads)

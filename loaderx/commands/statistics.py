@@ -1,4 +1,4 @@
-"""What the values of a column are like: mean and standard deviation per channel, and how often each label occurs."""
+"""Statistics of a column: mean and standard deviation per channel, and the count of each label."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 from loaderx.spec import Spec
 
 Numbers = NDArray[np.float64]
-# The last axis is that of channels if it is no longer than this: grey, colour, colour with alpha.
-MOST_CHANNELS = 4
-# The same for rows of one axis, which are features.
-MOST_FEATURES = 16
-# With more values than this, integers are no labels.
-MOST_LABELS = 1000
-# Values that are looked at together.
+# The last axis is that of channels if it is at most this long: grey, colour, colour with alpha.
+MAX_CHANNELS = 4
+# Limit for rows of one axis, which are features.
+MAX_FEATURES = 16
+# Integers with more different values than this are not labels.
+MAX_LABELS = 1000
+# Number of values that are processed together.
 BLOCK_VALUES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and standard deviation as `Normalize` takes them, of so many rows."""
+    """Mean and standard deviation, in the unit of `Normalize`, and the number of rows they are of."""
 
     rows: int
     mean: list[float]
@@ -31,13 +31,13 @@ class Moments:
 
 
 def channels_of(spec: Spec) -> int:
-    """How many means and standard deviations there are; 1 is for all values together."""
-    most = {0: 1, 1: MOST_FEATURES, 2: 1}.get(len(spec.shape), MOST_CHANNELS)
+    """Return the number of means and standard deviations; 1 is for all values together."""
+    most = {0: 1, 1: MAX_FEATURES, 2: 1}.get(len(spec.shape), MAX_CHANNELS)
     return spec.shape[-1] if spec.shape and 1 <= spec.shape[-1] <= most else 1
 
 
 def sampled_rows(rows: int, count: int) -> NDArray[np.int64]:
-    """One row at random of each of `count` stretches of equal length, the same ones every time."""
+    """Return one random row of each of `count` ranges of equal length, the same rows every time."""
     if count >= rows:
         return np.arange(rows)
     edges = np.arange(count + 1) * rows // count
@@ -46,7 +46,7 @@ def sampled_rows(rows: int, count: int) -> NDArray[np.int64]:
 
 
 def moments_of(rows: Iterable[NDArray[Any]], spec: Spec) -> Moments | None:
-    """The moments of rows, None if no value is finite. White is 1, as in `Normalize`."""
+    """Return the moments of rows, None if no value is finite. White is 1, as in `Normalize`."""
     from loaderx.transforms.values import full_scale
 
     channels = channels_of(spec)
@@ -62,7 +62,7 @@ def moments_of(rows: Iterable[NDArray[Any]], spec: Spec) -> Moments | None:
             own = np.where(more > 0, np.sum(values, axis=0, where=finite) / more, mean)
             total = np.maximum(count + more, 1)
             squares += np.sum((values - own) ** 2, axis=0, where=finite)
-            # Parts are joined as by Chan et al.: sums of squares would lose digits far from 0.
+            # Parts are joined by the formula of Chan et al.: sums of squares would lose digits far from 0.
             squares += (own - mean) ** 2 * count * more / total
             mean += (own - mean) * more / total
         count += more
@@ -74,7 +74,7 @@ def moments_of(rows: Iterable[NDArray[Any]], spec: Spec) -> Moments | None:
 
 
 def _blocks(rows: Iterable[NDArray[Any]], channels: int) -> Iterator[tuple[Numbers, int]]:
-    """Rows joined to blocks of values by channel."""
+    """Yield rows joined to blocks of values by channel."""
     waiting: list[Numbers] = []
     for row in rows:
         waiting.append(row.astype(np.float64).reshape(-1, channels))
@@ -90,14 +90,14 @@ def _short(values: Numbers) -> list[float]:
 
 
 def count_labels(blocks: Iterable[NDArray[Any]]) -> dict[int, int] | None:
-    """How often each value occurs, in ascending order; None if there are too many to be labels."""
+    """Return the count of each value, in ascending order; None if there are too many to be labels."""
     counts: dict[int, int] = {}
     for block in blocks:
         values, numbers = np.unique(block, return_counts=True)
-        if len(values) > MOST_LABELS:
+        if len(values) > MAX_LABELS:
             return None
         for value, number in zip(values.tolist(), numbers.tolist(), strict=True):
             counts[int(value)] = counts.get(int(value), 0) + number
-        if len(counts) > MOST_LABELS:
+        if len(counts) > MAX_LABELS:
             return None
     return dict(sorted(counts.items()))

@@ -1,4 +1,4 @@
-"""What can be read: columns of rows, in blocks, from .npy, .npz and ArrayRecord files."""
+"""Input tables: columns of rows, in blocks, from .npy, .npz and ArrayRecord files."""
 
 import math
 import tempfile
@@ -25,15 +25,15 @@ from .terminal import UsageError, readable_bytes, readable_shape
 
 Block = dict[str, NDArray[Any]]
 Range = tuple[int, int]
-# What zipfile raises of archives that are damaged, encrypted or compressed by something unknown.
-# Of one row of compressed data, which is unpacked in memory, a few rows at once: a small file can hold any number.
-MOST_ROW_BYTES = 1 << 28
+# Limit for a row of compressed data, of which a few are unpacked at once: a small file can hold any number of bytes.
+MAX_ROW_BYTES = 1 << 28
+# Exceptions of zipfile on archives that are damaged, encrypted or compressed by an unknown method.
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError)
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; `classes` are the names that its integers stand for."""
+    """Column of a table; `classes` are the names of its integers."""
 
     name: str
     spec: Spec
@@ -48,12 +48,12 @@ class Table(ABC):
 
     @abstractmethod
     def blocks(self, ranges: Iterable[Range]) -> Iterator[Callable[[], Block]]:
-        """The rows of ascending ranges, each as a function for a thread to call."""
+        """Yield the rows of ascending ranges, each as a function for a thread to call."""
 
 
 @dataclass
 class Input:
-    """All tables of a source, what tells this source from a changed one, and what of it is not read."""
+    """Tables of a source, a stamp that changes with the source, and notes on what is not read."""
 
     tables: list[Table]
     identity: Any
@@ -61,13 +61,15 @@ class Input:
 
 
 class NpyTable(Table):
-    """A .npy file."""
+    """.npy file."""
 
     def __init__(self, path: Path, name: str = "data") -> None:
         self.file = MappedFile(path)
         array = self.file.array
         if array.ndim == 0:
-            raise DataError(f"{path} holds a single value: there are no rows.")
+            raise DataError(
+                f"{path} holds a single value of shape (); rows need at least one axis."
+            )
         self.rows = len(array)
         self.columns = [Column(name, Spec(array.shape[1:], array.dtype))]
 
@@ -80,7 +82,7 @@ class NpyTable(Table):
 
 
 class NpzTable(Table):
-    """One array of a .npz file, which is decompressed from its beginning to its end."""
+    """Array of a .npz file, which is decompressed from beginning to end."""
 
     def __init__(self, path: Path, member: str) -> None:
         self._path, self._member = path, member
@@ -91,12 +93,14 @@ class NpzTable(Table):
                 shape, self.order, dtype = read_header(stream, Path(f"{path}, array {name!r}"))  # type: ignore[arg-type]
                 self._offset = stream.tell()
         if not shape:
-            raise DataError(f"{path}, array {name!r} holds a single value: there are no rows.")
+            raise DataError(
+                f"{path}, array {name!r} holds a single value of shape (); rows need at least one axis."
+            )
         self.rows = shape[0]
         self.columns = [Column(name, Spec(shape[1:], dtype))]
 
     def _check_sizes(self) -> None:
-        """Raise before memory is taken for what the archive does not hold, or for too much at once."""
+        """Raise before memory is allocated for bytes that the archive does not hold, or for too much at once."""
         what = f"{self._path}, array {self.columns[0].name!r}"
         row_bytes = self.columns[0].spec.nbytes
         needed = self._offset + self.rows * row_bytes
@@ -104,10 +108,10 @@ class NpzTable(Table):
             raise DataError(
                 f"{what} is truncated: its header promises {needed:,} bytes, it has {self.info.file_size:,}."
             )
-        if row_bytes > MOST_ROW_BYTES:
+        if row_bytes > MAX_ROW_BYTES:
             raise DataError(
-                f"{what}: a row has {readable_bytes(row_bytes)}, and up to {readable_bytes(MOST_ROW_BYTES)} are "
-                "unpacked in memory; unpack the archive by `unzip`, and name the .npy file."
+                f"{what}: a row has {readable_bytes(row_bytes)}, and at most {readable_bytes(MAX_ROW_BYTES)} are "
+                "unpacked in memory; unpack the archive with `unzip`, and give the .npy file."
             )
 
     def _errors(self) -> "_ZipErrors":
@@ -140,7 +144,7 @@ class NpzTable(Table):
                     yield lambda block=block: {column.name: block}  # type: ignore[misc]
 
     def _unpacked(self, stream: IO[bytes]) -> NDArray[Any]:
-        """An array in Fortran order has its rows all over: it is unpacked into a file without a name."""
+        """Unpack an array in Fortran order, whose rows are strided, into an unnamed file and map it."""
         (column,) = self.columns
         with tempfile.TemporaryFile() as file:
             stream.seek(self._offset)
@@ -151,7 +155,7 @@ class NpzTable(Table):
             return np.memmap(file, column.spec.dtype, "r", 0, shape, "F")
 
     def verify(self, seen: Callable[[int], Any]) -> None:
-        """Read all of it: the archive has a checksum of each array."""
+        """Read all of it, which compares the checksum of the array."""
         with (
             zipfile.ZipFile(self._path) as archive,
             self._errors(),
@@ -162,7 +166,7 @@ class NpzTable(Table):
 
 
 class _ZipErrors:
-    """`with` this, what zipfile raises is a DataError."""
+    """Context manager that turns exceptions of zipfile into a DataError."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -176,7 +180,7 @@ class _ZipErrors:
 
 
 class RecordTable(Table):
-    """ArrayRecord files whose records are arrays of one shape, or are made so by `pad_to`."""
+    """ArrayRecord files whose records are arrays of one shape, or are padded to one by `pad_to`."""
 
     def __init__(
         self,
@@ -193,8 +197,8 @@ class RecordTable(Table):
         lengths = noted.get("shape", ()) if shape is None else shape
         if pad_to is None and list(lengths)[:1] == [None]:
             raise UsageError(
-                f"{path}: its records have various lengths, {readable_shape(lengths)}; give --pad-to N, "
-                "the length that they are filled up or cut to."
+                f"{path}: its records have different lengths, {readable_shape(lengths)}; give --pad-to N, "
+                "the length to which they are padded or cut."
             )
         self._dataset = ARDataset(path, dtype, shape, pad_to=pad_to)
         self.rows = len(self._dataset)
@@ -216,20 +220,20 @@ class RecordTable(Table):
 
 
 def record_readers(path: str) -> list[Reader]:
-    """The readers of an ArrayRecord file, or of all files of a set."""
-    kept = ChunkCache()
-    return [open_reader(file, VERIFY["first"], True, kept) for file in record_paths(path)]
+    """Return the readers of an ArrayRecord file, or of all files of a set."""
+    cache = ChunkCache()
+    return [open_reader(file, VERIFY["first"], True, cache) for file in record_paths(path)]
 
 
 def kind_of(path: str) -> str:
-    """What a path names, by what stands in it: "folder", "npy", "npz", "parquet" or "records"."""
+    """Return the kind of a file by its content: "folder", "npy", "npz", "parquet" or "records"."""
     if not path:
-        raise UsageError("the name of a file is empty.")
+        raise UsageError("the name of a file is empty; give the path of a file.")
     file = Path(path)
     if file.is_dir():
         return "folder"
     if not file.exists():
-        # The name of a set of files, or a pattern for them.
+        # The path may be the name of a set of files, or a pattern.
         record_paths(path)
         return "records"
     if not file.is_file():
@@ -250,7 +254,7 @@ def kind_of(path: str) -> str:
 
 
 def npz_tables(path: Path) -> tuple[list[NpzTable], list[str]]:
-    """The arrays of a .npz file, and what in it is none of numbers."""
+    """Return the arrays of a .npz file, and notes on the members that are not arrays of numbers."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -260,7 +264,7 @@ def npz_tables(path: Path) -> tuple[list[NpzTable], list[str]]:
     left_out: list[str] = []
     for name in names:
         if not name.endswith(".npy"):
-            left_out.append(f"{path}, {name!r} is no array.")
+            left_out.append(f"{path}, {name!r} is not an array.")
             continue
         try:
             tables.append(NpzTable(path, name))
@@ -272,7 +276,7 @@ def npz_tables(path: Path) -> tuple[list[NpzTable], list[str]]:
 
 
 def stamp(files: Iterable[Path]) -> list[list[Any]]:
-    """Names, sizes and times of files, by which a later run sees that they are the same still."""
+    """Return names, sizes and times of files, by which a later run notices that they changed."""
     found = []
     for file in files:
         facts = file.stat()

@@ -1,4 +1,4 @@
-"""What all commands share towards the terminal: lines, numbers for people, Ctrl-C, and packages that are missing."""
+"""Terminal of all commands: lines of output, numbers for people, Ctrl-C, and missing packages."""
 
 import argparse
 import contextlib
@@ -17,18 +17,18 @@ from typing import Any, cast
 
 from loaderx.errors import ArgumentError, LoaderxError
 
-# Those of the status that a process returns; after a signal it is 128 and the number of that.
+# Exit statuses; after a signal it is 128 plus the number of the signal.
 DONE, FAILED, WRONG_INPUT, SIGNALLED = 0, 1, 2, 128
-# What ends a command in good order: Ctrl-C, `kill`, and a terminal that is closed.
+# Signals that stop a command cleanly: Ctrl-C, `kill`, and a terminal that is closed.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class UsageError(ArgumentError):
-    """A command was asked for what it cannot do."""
+    """Request that a command cannot do."""
 
 
 class MissingPackageError(LoaderxError):
-    """A package of an optional extra is not installed."""
+    """Missing package of an optional extra."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(
@@ -37,7 +37,7 @@ class MissingPackageError(LoaderxError):
 
 
 class StoppedError(KeyboardInterrupt):
-    """Ctrl-C, and what the user should know about it."""
+    """Ctrl-C, with a message for the user."""
 
 
 def required(module: str, extra: str, purpose: str) -> Any:
@@ -53,40 +53,40 @@ def required(module: str, extra: str, purpose: str) -> Any:
 
 
 def write_line(line: str) -> None:
-    """A line of the result."""
+    """Write a line of the result to standard output."""
     if sys.stdout is not None:
         sys.stdout.write(f"{line}\n")
 
 
 def write_note(line: str) -> None:
-    """A line for the person, beside the result. Nobody may be there to read it."""
+    """Write a line for the person to standard error, which may be closed."""
     with contextlib.suppress(OSError, AttributeError):
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
 
 def print_anything() -> None:
-    """Show characters that standard output cannot encode, such as those of file names, as escapes."""
+    """Escape characters that standard output cannot encode, such as those of file names."""
     for stream in (sys.stdout, sys.stderr):
-        # Whoever calls `main` inside of a program may have put something else there.
+        # A program that calls `main` may have replaced the streams.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def flush_result() -> None:
-    """Write what waits for standard output now: when the process ends nobody can catch what that raises."""
+    """Flush standard output now: an error at the end of the process could not be caught."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as error:
         error.filename = "standard output"
-        # It would be tried once more at the end.
+        # Otherwise the interpreter would flush again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise
 
 
 def progress(total: int, initial: int, unit: str) -> Any:
-    """A bar with rate and time left, while standard error is a terminal."""
+    """Return a bar with rate and time left, which is shown while standard error is a terminal."""
     from tqdm import tqdm
 
     return tqdm(
@@ -95,7 +95,7 @@ def progress(total: int, initial: int, unit: str) -> Any:
 
 
 def readable_bytes(count: int) -> str:
-    """A number of bytes in the unit that gives it three digits or so."""
+    """Return a number of bytes in the unit that shows about three digits."""
     if count < 1000:
         return f"{count} bytes"
     value = count / 1000
@@ -107,24 +107,24 @@ def readable_bytes(count: int) -> str:
 
 
 def readable_shape(shape: Sequence[int | None]) -> str:
-    """A shape as people write it."""
+    """Return a shape as people write it."""
     return " x ".join("any" if size is None else str(size) for size in shape) or "single values"
 
 
 class Stop:
-    """Whether a signal asked for an end, and whether it may interrupt what is done now."""
+    """Request to stop by a signal, and permission to interrupt the current work."""
 
     pending: Callable[[], None] | None = None
     waiting = False
 
     def check(self) -> None:
-        """Interrupt if that was asked for."""
+        """Raise KeyboardInterrupt if a stop was requested."""
         if self.pending is not None:
             self.pending()
 
     @contextmanager
     def at_once(self) -> Generator[None]:
-        """Here Ctrl-C interrupts at once, as it does everywhere else in Python."""
+        """Let Ctrl-C interrupt the block at once, as everywhere else in Python."""
         self.waiting = True
         try:
             self.check()
@@ -138,8 +138,8 @@ Handler = Callable[[int, FrameType | None], Any]
 
 @contextmanager
 def handling(handlers: dict[signal.Signals, Handler]) -> Generator[None]:
-    """Handle signals by functions, up to the end."""
-    # Python allows it nowhere else.
+    """Handle signals by functions inside the block."""
+    # Python allows signal handlers in the main thread only.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -153,22 +153,22 @@ def handling(handlers: dict[signal.Signals, Handler]) -> Generator[None]:
 
 @contextmanager
 def signals_interrupt() -> Generator[list[int]]:
-    """Raise KeyboardInterrupt for every signal that should stop a command; those that arrived are in the list."""
+    """Raise KeyboardInterrupt for every signal that stops a command; yield the list of signals that arrived."""
     arrived: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
         while frame is not None:
             if frame.f_code in callbacks:
-                # JAX has such a callback: what it raises is lost, so the signal comes once more. On a busy machine
-                # that is before this very call ends, so it is looked for among the callers, too.
+                # JAX has such a callback: its exception is lost, so the signal is sent again. On a busy machine it
+                # arrives before this very call ends, so the callers are searched, too.
                 threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
                 return
             frame = frame.f_back
         arrived.append(number)
         raise KeyboardInterrupt
 
-    # Signals that are ignored, as by `nohup`, stay so.
+    # Ignored signals stay ignored, as under `nohup`.
     defaults = (signal.SIG_DFL, signal.default_int_handler)
     numbers = [number for number in STOPPING if signal.getsignal(number) in defaults]
     with handling(dict.fromkeys(numbers, interrupt)):
@@ -177,7 +177,7 @@ def signals_interrupt() -> Generator[list[int]]:
 
 @contextmanager
 def ctrl_c_waits() -> Generator[Stop]:
-    """Ctrl-C waits for what is being written, unless it is pressed a second time."""
+    """Delay Ctrl-C until the current work is done; a second Ctrl-C interrupts at once."""
     stop = Stop()
     usual = {number: signal.getsignal(number) for number in STOPPING}
 
@@ -192,7 +192,7 @@ def ctrl_c_waits() -> Generator[Stop]:
 
 
 def count_from(lowest: int) -> Any:
-    """A type for argparse: an integer of at least so much."""
+    """Return a type for argparse: an integer of at least `lowest`."""
 
     def integer(text: str) -> int:
         try:
@@ -207,5 +207,5 @@ def count_from(lowest: int) -> Any:
 
 
 def axis_length(text: str) -> int | None:
-    """A type for argparse: the length of an axis, or `any`."""
+    """Convert an argument to the length of an axis, or None for `any`."""
     return None if text == "any" else int(count_from(0)(text))

@@ -1,4 +1,4 @@
-"""`loaderx warm`: compile ahead what a user's own loader needs, or every built-in op, into the cache."""
+"""`loaderx warm`: compile ahead into the cache, for a user's own loader or every built-in op."""
 
 import argparse
 import importlib
@@ -27,17 +27,18 @@ if TYPE_CHECKING:
     from .compile_workers import WarmTargets
 
 EPILOG = """\
-Compiled code is cached in LOADERX_CACHE_DIR, or else in the user's cache folder, and the code of kernels in
-NUMBA_CACHE_DIR, or else beside their sources. It is for this kind of processor, and for these versions of Python, Numba
-and loaderx. Every process imports the file, so what it does as a program belongs behind `if __name__ == "__main__":`.
+Compiled code is cached in LOADERX_CACHE_DIR, by default the user's cache folder, and the code of kernels in
+NUMBA_CACHE_DIR, by default next to their sources. It is for this kind of processor, and for these versions of Python,
+Numba and loaderx. Every process imports the file, so put what it does as a program under `if __name__ ==
+"__main__":`.
 
 examples:
   loaderx warm train.py:loader
   loaderx warm train.py:loader evaluate.py:make_loader --jobs 4
   loaderx warm --all
 """
-# Worker processes take as long to start as it takes to compile so many passes.
-FEW = 2
+# Starting worker processes takes as long as compiling this many passes.
+FEW_PASSES = 2
 
 
 def add(commands: Any) -> None:
@@ -63,15 +64,15 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compile, and print what was compiled and where it is."""
+    """Compile, and print what was compiled and where it is cached."""
     if options.everything == bool(options.targets):
         given = "both" if options.targets else "neither"
         raise UsageError(
-            f"name a loader, such as train.py:loader, or give --all for every built-in op; this has {given}."
+            f"give either a loader, such as train.py:loader, or --all for every built-in op; this has {given}."
         )
     began = time.perf_counter()
     path = list(sys.path)
-    # An interruption while NumPy is being imported seems to be a damaged installation.
+    # An interrupt during the import of NumPy looks like a damaged installation.
     with ctrl_c_waits() as stop:
         importlib.import_module("loaderx.loader")
     stop.check()
@@ -100,11 +101,11 @@ def _check_compiler() -> None:
         ("LOADERX_DEBUG", os.environ.get("LOADERX_DEBUG") == "1"),
     ):
         if is_set:
-            raise UsageError(f"{name} is set, so that nothing is compiled; unset it.")
+            raise UsageError(f"{name} is set, so nothing would be compiled; unset it.")
 
 
 class Warming:
-    """One run of the command: what it compiles, in how many processes, and what was there already."""
+    """One run of the command: what it compiles, in how many processes, and what was cached before."""
 
     def __init__(self, targets: "WarmTargets", jobs: int) -> None:
         self._targets, self._jobs = targets, jobs
@@ -133,7 +134,7 @@ class Warming:
 
         wanted = listed(self._targets)
         missing = [each for each in wanted if not each.is_stored()]
-        if len(missing) > FEW:
+        if len(missing) > FEW_PASSES:
             self._compile_in_processes()
         for each in missing:
             if not each.is_stored():
@@ -144,9 +145,9 @@ class Warming:
         return DONE
 
     def _answer(self, wanted: "Request") -> "tuple[Pass, bool]":
-        """Load a pass or compile it; when some were missing, have worker processes compile all that are."""
+        """Load a pass or compile it; if several are missing, have worker processes compile all of them."""
         missing = not wanted.is_stored()
-        if missing and wanted.name is not None and len(self._compiled) >= FEW:
+        if missing and wanted.name is not None and len(self._compiled) >= FEW_PASSES:
             self._compile_in_processes()
         found, cached = wanted.fulfil()
         if wanted.name is None:
@@ -163,7 +164,7 @@ class Warming:
         from .compile_workers import compile_in_processes
 
         home = store.folder()
-        # Once: what workers could not do, they cannot do a second time.
+        # Once: passes that workers could not compile would fail a second time.
         if self._started or home is None or not os.access(home, os.W_OK):
             return
         self._started = True
@@ -171,7 +172,7 @@ class Warming:
             self._compiled |= compile_in_processes(self._targets, self._jobs, bar)
 
     def print_summary(self, kernels_before: int, began: float) -> None:
-        """Print what was compiled, what was there, where it is, and how long this took."""
+        """Print what was compiled, what was cached before, where it is, and the time this took."""
         from .cache_folders import kernel_folders, pass_folders, stored_in
 
         there = len(self._seen - self._compiled)
@@ -181,9 +182,9 @@ class Warming:
         _print_folders("kernels", kernels, new, kernels_before)
         if self._uncached:
             names = ", ".join(map(repr, self._uncached))
-            write_line(f"not cached, and so compiled in every process: {names}")
+            write_line(f"cannot be cached, so it is compiled in every process: {names}")
         if not self._compiled and not new and not self._uncached:
-            write_line("everything was there already")
+            write_line("everything was cached before")
         write_line(f"{time.perf_counter() - began:.1f} seconds")
 
 
@@ -191,8 +192,8 @@ def _print_folders(what: str, folders: Sequence[Path], compiled: int, there: int
     from .cache_folders import stored_in
 
     size = readable_bytes(sum(stored_in(folders).values()))
-    where = " and ".join(map(str, folders)) or "no folder that can be written: nothing is cached"
-    write_line(f"{what}: {compiled} compiled, {there} were there; {size} in {where}")
+    where = " and ".join(map(str, folders)) or "no writable folder: nothing is cached"
+    write_line(f"{what}: {compiled} compiled, {there} cached before; {size} in {where}")
 
 
 def _build_first_batch(loader: "DataLoader", _: argparse.Namespace) -> int:

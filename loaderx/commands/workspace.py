@@ -1,4 +1,4 @@
-"""The hidden folder beside DST in which the files of a conversion grow, locked by the process that writes them."""
+"""Workspace: the hidden folder next to DST in which the files of a conversion grow, locked by one process."""
 
 import contextlib
 import fcntl
@@ -14,16 +14,16 @@ from loaderx.sources.records.replacing import is_same
 from .terminal import UsageError
 
 LOCK = "lock"
-# By this content of its lock a folder is known as one of ours: nothing is ever removed from another.
+# The content of the lock marks a folder as ours: nothing is ever removed from another folder.
 MARK = b"unfinished files of `loaderx convert`\n"
 
 
 class Workspace:
-    """A folder of one target, held by one process at a time; the kernel releases it, however that process ends."""
+    """Folder of one target, held by one process at a time; the kernel releases it, however that process ends."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
-        # Names may be as long as the file system allows, and the folder's is longer.
+        # A name may be as long as the file system allows, and the folder's would be longer.
         digest = hashlib.blake2b(os.fsencode(target.name), digest_size=6).hexdigest()
         self.path = target.with_name(f".{target.name[:40]}.{digest}.unfinished")
         self._lock: BinaryIO | None = None
@@ -33,7 +33,7 @@ class Workspace:
             while self._lock is None:
                 with contextlib.suppress(FileExistsError):
                     self.path.mkdir()
-                # Another process may make or remove its files at every moment.
+                # Another process may create or remove its files at any moment.
                 with contextlib.suppress(FileNotFoundError, FileExistsError):
                     self._check()
                     self._lock = self._locked()
@@ -48,7 +48,7 @@ class Workspace:
         self._lock = None
 
     def _release(self, lock: BinaryIO) -> None:
-        """Let others have the folder; it is gone if nothing but the lock is left in it."""
+        """Release the folder, and remove it if only the lock is left in it."""
         if os.listdir(self.path) == [LOCK]:  # noqa: PTH208 - names, not paths
             self.remove([LOCK])
             # Another process may be about to use it.
@@ -58,17 +58,17 @@ class Workspace:
             lock.close()
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files of the folder by their names, which may be those of a journal that somebody wrote."""
+        """Remove files of the folder by their names, which may come from a journal that somebody else wrote."""
         for name in names:
             if Path(name).name == name:
                 (self.path / name).unlink(missing_ok=True)
 
     def _check(self) -> None:
-        """Refuse what is not a folder of ours: an empty one is as good as new."""
-        # One look at it: between two it may be removed and made again.
+        """Refuse a folder that is not ours. An empty folder is accepted."""
+        # One lstat: between two calls the folder may be removed and created again.
         if stat.S_ISDIR(self.path.lstat().st_mode):
             lock = self.path / LOCK
-            # In this order: what is removed meanwhile raises, and is looked at once more.
+            # In this order: a file that is removed meanwhile raises, and the caller checks again.
             found = os.listdir(self.path)  # noqa: PTH208 - the same
             if not found or (
                 LOCK in found and not lock.is_symlink() and MARK.startswith(lock.read_bytes())

@@ -1,4 +1,4 @@
-"""What the tests of all commands share."""
+"""Fixtures for the tests of all commands."""
 
 import contextlib
 

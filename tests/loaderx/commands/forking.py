@@ -1,4 +1,4 @@
-"""Programs as processes of their own that need not import the library: forks of one process that has done so."""
+"""Test programs in processes that need not import the library: forks of a process that has imported it."""
 
 import contextlib
 import json
@@ -49,7 +49,7 @@ exec(order["program"])
 
 
 class Fork:
-    """A process, with those methods of `subprocess.Popen` that tests use."""
+    """Process, with those methods of `subprocess.Popen` that tests use."""
 
     def __init__(self, server, streams):
         self._server = server
@@ -58,7 +58,7 @@ class Fork:
         self.returncode = None
 
     def _number(self):
-        """The next line of the process that forks. What follows it stays in the socket, for `poll`."""
+        """Return the next line of the process that forks. Later lines stay in the socket, for `poll`."""
         line = b""
         while not line.endswith(b"\n"):
             part = self._server.recv(1)
@@ -92,7 +92,7 @@ class Fork:
 
 
 class Forking:
-    """The process that forks. Of its forks one lives at a time."""
+    """Process that forks. Of its forks one lives at a time."""
 
     def __init__(self):
         self._ours, theirs = socket.socketpair()
@@ -105,7 +105,7 @@ class Forking:
             )
 
     def close(self):
-        """End it."""
+        """End the process that forks."""
         self._ours.close()
         try:
             self._process.wait(10)

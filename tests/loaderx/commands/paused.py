@@ -1,4 +1,4 @@
-"""A conversion in a process of its own that pauses in the middle: no test depends on how fast it is."""
+"""A conversion in a process of its own that pauses in the middle, so that no test depends on its speed."""
 
 import contextlib
 

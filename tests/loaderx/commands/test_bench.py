@@ -1,4 +1,4 @@
-"""`loaderx bench` measures the loader that is named, and says in one line what is wrong with the name."""
+"""`loaderx bench` measures the named loader, and reports a wrong name in one line."""
 
 import dataclasses
 import json
@@ -68,7 +68,7 @@ def fails():
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    # How fast this machine copies is not measured well, but at once.
+    # Measured badly but quickly: the speed at which this machine copies does not matter here.
     monkeypatch.setattr(stages, "COPY_SECONDS", 0.005)
     monkeypatch.setattr(stages, "COPIED_BYTES", 1 << 22)
     monkeypatch.chdir(tmp_path)
@@ -87,7 +87,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def measured(capsys):
-    """A function that returns the report of a loader, from this process."""
+    """Return a function that returns the report of a loader, from this process."""
 
     def measured(target, seconds=0.01):
         status = cli.main(["bench", target, f"--seconds={seconds}", "--json"])
@@ -187,7 +187,7 @@ def test_an_op_in_python_is_called_so(measured):
         ("train.py:nothing", ["train.py:nothing gives a NoneType, not a DataLoader"]),
         ("train.py:Rows", ["is a", "not a DataLoader"]),
         ("quits.py:loader", ["ended the program (3)", "__main__"]),
-        (".train:loader", ["'.train' is no name of a module"]),
+        (".train:loader", ["'.train' is neither the name of a module"]),
     ],
 )
 @pytest.mark.parametrize("command", [["bench"], ["preview", "-o", "sheet.png"]])
@@ -215,7 +215,7 @@ def test_a_mistake_in_the_module_is_shown_where_it_is(capsys, target, where, wha
     shown = capsys.readouterr().err
     first, file, *_ = shown.splitlines()
     assert first == "Traceback (most recent call last):"
-    # It begins in their code and not in ours.
+    # The traceback begins in the user's code and not in the library.
     assert target.partition(":")[0].removesuffix(".py") + ".py" in file
     assert where in shown
     assert what in shown

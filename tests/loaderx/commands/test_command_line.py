@@ -1,4 +1,4 @@
-"""Every command explains itself, and says in one line what is wrong."""
+"""Every command has help, and reports an error in one line."""
 
 import contextlib
 import fcntl
@@ -120,9 +120,9 @@ def files(tmp_path, monkeypatch):
         ([CONVERT, "x.npy", "y.txt"], ["y.txt must end in", ".array_record"]),
         ([CONVERT, "x.npy", "nowhere/y.npy"], ["no folder nowhere"]),
         ([CONVERT, "x.npy", "x.npy"], ["x.npy exists already", "--force"]),
-        ([CONVERT, "x.npy", "x.npy", "--force"], ["both what is read and what is written"]),
+        ([CONVERT, "x.npy", "x.npy", "--force"], ["both the source and the target"]),
         ([CONVERT, "none.npy", "y.ar"], ["no rows"]),
-        ([CONVERT, "x.npy", "y.ar", "--shards", "4"], ["--shards (=4)", "3 rows"]),
+        ([CONVERT, "x.npy", "y.ar", "--shards", "4"], ["--shards (=4)", "at most 3"]),
         ([CONVERT, "x.npy", "y.npy", "--shards", "2"], ["--shards is for ArrayRecord"]),
         ([CONVERT, "x.npy", "y.ar", "--size", "2", "2"], ["--size means nothing for x.npy"]),
         ([CONVERT, "two.npz", "y.npy", "--columns", "c"], ["no array 'c'", "'a', 'b'"]),
@@ -190,7 +190,7 @@ def test_a_missing_package_is_one_line_that_says_what_to_install(
     assert extra in project["optional-dependencies"]
 
 
-# A program that runs one command after the other.
+# A program that runs several commands in turn.
 COMMANDS_IN_TURN = """
 import sys
 from loaderx.cli import main
@@ -200,7 +200,7 @@ sys.exit(max(main(command.split()) for command in commands))
 
 
 def on_a_terminal(*commands, cwd):
-    """Return what a terminal of 100 columns shows of some commands in turn."""
+    """Return the screen of a terminal of 100 columns after some commands in turn."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
     process = subprocess.Popen(
@@ -212,7 +212,7 @@ def on_a_terminal(*commands, cwd):
     os.close(theirs)
     shown = b""
     try:
-        # Linux says that the other end is closed by an error, others by no bytes.
+        # Linux reports that the other end is closed by an error, other systems by no bytes.
         with contextlib.suppress(OSError):
             while part := os.read(ours, 1 << 16):
                 shown += part
@@ -365,7 +365,7 @@ def test_a_result_that_cannot_be_written_is_no_traceback(forking, training, befo
     assert "Exception ignored" not in finished.stderr
 
 
-# Of each command, arguments and a function that it calls; the demo, which takes seconds to import, has its own test.
+# For each command: arguments and a function that it calls. The demo has its own test: its imports take seconds.
 OTHERS = [command for command in loaderx.commands.COMMANDS if command != "demo"]
 PLACES = {
     "inspect": (["inspect", "x.npy"], "loaderx.commands.tables:kind_of"),
@@ -379,7 +379,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 @pytest.fixture
 def training(tmp_path, monkeypatch):
-    """A folder with what all commands work on."""
+    """Yield a folder with files for all commands."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "train", raising=False)
@@ -497,7 +497,7 @@ threading.Timer.start = slow_start
     assert (finished.returncode, finished.stderr) == (130, "loaderx inspect: stopped\n")
 
 
-# What people are told to install.
+# Advice on missing packages.
 
 
 def test_nothing_tells_people_to_install_the_project_of_that_name_on_the_package_index():

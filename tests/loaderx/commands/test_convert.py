@@ -1,4 +1,4 @@
-"""`loaderx convert` writes what it read, bit for bit, and goes on where it was stopped."""
+"""`loaderx convert` writes what it read, bit for bit, and resumes where it was stopped."""
 
 import io
 import itertools
@@ -130,7 +130,7 @@ def test_bfloat16_goes_to_array_record_and_is_refused_for_npy(capsys):
     assert convert("x.ar", "y.ar") == 0
     same(ARDataset("y.ar")[:], numbers(ml_dtypes.bfloat16))
     assert convert("x.ar", "y.npy") == 2
-    assert "cannot say that it holds bfloat16" in capsys.readouterr().err
+    assert "cannot represent bfloat16" in capsys.readouterr().err
 
 
 def test_what_was_written_is_listed(capsys):
@@ -148,7 +148,7 @@ def test_what_was_written_is_listed(capsys):
 
 
 def loaded(output):
-    """The loaders that the program in the output of a conversion makes."""
+    """Return the loaders of the program in the output of a conversion."""
     _, program = output.split("to load them:\n\n")
     names = {}
     exec(program, names)
@@ -156,7 +156,7 @@ def loaded(output):
 
 
 def first_of(loader):
-    """The first row of a loader without shuffling, by its first batch and the rows of that."""
+    """Return the first row of a loader without shuffling, from its first batch and from its rows."""
     batch, rows = loader.batch(0), loader.indices(0)
     place = int(np.flatnonzero(np.asarray(rows) == 0)[0])
     if not isinstance(batch, dict):
@@ -221,7 +221,7 @@ def test_a_set_of_files_is_loaded_and_not_an_older_file_of_its_name(capsys):
 
 
 def write_pictures(sizes, mode="RGB", ending="png"):
-    """Pictures in the classes b and a, returned in the order of names."""
+    """Write pictures of the classes b and a; return them in the order of names."""
     generator = np.random.default_rng(0)
     written = {}
     for number, size in enumerate(sizes):
@@ -259,7 +259,7 @@ def test_a_folder_without_classes_has_no_labels():
 
 def test_pictures_of_various_sizes_are_scaled_and_cropped_in_the_centre(capsys):
     Path("photos/a").mkdir(parents=True)
-    # Three stripes, of which a square in the centre sees the middle one only.
+    # Three stripes. A square in the centre shows only the middle one.
     for number, side in enumerate((10, 16, 64)):
         stripes = np.zeros((side, 3 * side, 3), np.uint8)
         stripes[:, side : 2 * side] = (10, 20, 30)
@@ -312,7 +312,7 @@ LABELS = np.arange(700) % 3
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """The same data as a folder by `save_to_disk`, and as a Parquet file of uneven row groups."""
+    """Return the same data as a folder by `save_to_disk`, and as a Parquet file of uneven row groups."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import datasets
@@ -383,7 +383,10 @@ def test_one_of_several_splits_must_be_chosen(tables, capsys):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([[1, 2], [3, 4], [5]], "row 2 has a list of length 1, and the first row one of length 2"),
+        (
+            [[1, 2], [3, 4], [5]],
+            "row 2 has a list of length 1, and the first row has one of length 2",
+        ),
         ([[1, 2], None, [5, 6]], "row 1 has no value"),
         ([[1, 2], [3, 4], [5, None]], "row 2 has no value"),
     ],
@@ -399,7 +402,7 @@ def test_a_row_of_another_shape_is_named(folder, capsys, values, words):
     assert [file.name for file in folder.iterdir()] == ["t.parquet"]
 
 
-# Stopping, going on, and not destroying anything.
+# Stopping, resuming, and not destroying anything.
 
 
 def unfinished(target):
@@ -411,7 +414,7 @@ def leftovers():
 
 
 def rows_noted(journal):
-    """The rows of the first table that a journal says are written."""
+    """Return the number of rows of the first table in a journal."""
     try:
         progress = json.loads(journal.read_text())["progress"]
     except FileNotFoundError:
@@ -420,7 +423,7 @@ def rows_noted(journal):
 
 
 @pytest.mark.parametrize("shards", [1, 2])
-def test_a_conversion_goes_on_after_ctrl_c_and_the_file_is_the_same(
+def test_a_conversion_resumes_after_ctrl_c_and_the_file_is_the_same(
     forking, folder, capsys, shards
 ):
     np.save("x.npy", ROWS)
@@ -432,14 +435,14 @@ def test_a_conversion_goes_on_after_ctrl_c_and_the_file_is_the_same(
     assert process.returncode == 130
     (line,) = err.splitlines()
     assert line.startswith("loaderx convert: stopped after ")
-    assert line.endswith("of 4,000 rows; the same command goes on there")
+    assert line.endswith("of 4,000 rows; the same command resumes there")
     assert out == ""
     assert {file.name for file in folder.iterdir()} == {"x.npy", growing.parent.name}
     kept = {file.name for file in growing.parent.iterdir()}
     assert kept == {growing.name, f"{growing.name}.index", "journal.json", "lock"}
 
     assert convert("x.npy", "x.ar", *options) == 0
-    assert capsys.readouterr().err.startswith("going on after ")
+    assert capsys.readouterr().err.startswith("resuming after ")
     same(ARDataset("x.ar")[:], ROWS)
     if shards == 1:
         write_array_record("library.ar", ROWS, progress=False)
@@ -447,7 +450,7 @@ def test_a_conversion_goes_on_after_ctrl_c_and_the_file_is_the_same(
     assert leftovers() == []
 
 
-def test_a_conversion_goes_on_after_its_process_was_killed(forking, folder, capsys):
+def test_a_conversion_resumes_after_its_process_was_killed(forking, folder, capsys):
     np.save("x.npy", ROWS)
     with paused_conversion(forking, "x.npy", "x.ar") as process:
         process.kill()
@@ -455,14 +458,14 @@ def test_a_conversion_goes_on_after_its_process_was_killed(forking, folder, caps
     assert not Path("x.ar").exists()
 
     assert convert("x.npy", "x.ar") == 0
-    assert capsys.readouterr().err.startswith("going on after ")
+    assert capsys.readouterr().err.startswith("resuming after ")
     same(ARDataset("x.ar")[:], ROWS)
     assert sorted(file.name for file in folder.iterdir()) == ["x.ar", "x.npy"]
 
 
 @pytest.fixture
 def stopped_after(monkeypatch, capsys):
-    """A function that converts until Ctrl-C is pressed in the block after so many, and returns what is said."""
+    """Return a function that converts until Ctrl-C arrives in the block with a given number, and returns the output."""
 
     def stopped_after(blocks, *arguments, kind=outputs.NpyOutput):
         append, counted = kind.append, itertools.count(1)
@@ -484,7 +487,7 @@ def stopped_after(monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
-    """An archive of compressed arrays, and these."""
+    """Return an archive of compressed arrays, and these arrays."""
     arrays = {"a": numbers(shape=(900, 30, 7)), "b": numbers(np.float64), "c": np.arange(5)}
     path = tmp_path_factory.mktemp("archive") / "x.npz"
     np.savez_compressed(path, **arrays)
@@ -493,7 +496,7 @@ def archive(tmp_path_factory):
 
 @pytest.mark.parametrize("blocks", [1, 2, 5])
 @pytest.mark.parametrize("target", ["y.npy", "y.npz"])
-def test_arrays_of_an_npz_file_go_on_after_ctrl_c_too(archive, stopped_after, blocks, target):
+def test_arrays_of_an_npz_file_resume_after_ctrl_c_too(archive, stopped_after, blocks, target):
     path, arrays = archive
     stopped_after(blocks, path, target)
     assert convert(path, target) == 0
@@ -504,11 +507,11 @@ def test_arrays_of_an_npz_file_go_on_after_ctrl_c_too(archive, stopped_after, bl
 
 @pytest.mark.parametrize("source", ["saved", "table.parquet"])
 @pytest.mark.parametrize("blocks", [1, 4])
-def test_a_table_goes_on_after_ctrl_c_too(tables, stopped_after, source, blocks, monkeypatch):
+def test_a_table_resumes_after_ctrl_c_too(tables, stopped_after, source, blocks, monkeypatch):
     monkeypatch.setattr(conversion, "BLOCK_BYTES", 40_000)
     arguments = (tables / source, "t.npy", "--columns", "image", "matrix")
     said = stopped_after(blocks, *arguments)
-    assert "of 700 rows; the same command goes on there" in said
+    assert "of 700 rows; the same command resumes there" in said
     assert convert(*arguments) == 0
     same(np.load("t_image.npy"), PIXELS)
     same(np.load("t_matrix.npy"), MATRICES)
@@ -565,7 +568,7 @@ sys.exit(main())
     rows = rows_noted(unfinished("y.npy") / "journal.json")
     assert rows > 0
     assert finished.stderr == (
-        f"loaderx convert: y.npy: File too large; {rows:,} of 2,000 rows are kept, and the same command goes on there\n"
+        f"loaderx convert: y.npy: File too large; {rows:,} of 2,000 rows are kept, and the same command resumes there\n"
     )
     assert not Path("y.npy").exists()
     assert convert("x.npy", "y.npy") == 0

@@ -1,4 +1,4 @@
-"""`loaderx convert` and `inspect` read what they were asked to read, in bounded memory, whoever made the files."""
+"""`loaderx convert` and `inspect` read only the files they are given, in bounded memory, even from hostile files."""
 
 import functools
 import io
@@ -54,7 +54,7 @@ def test_a_path_in_a_cell_does_not_lead_out_of_the_folder(folder, capsys, path, 
     assert cli.main(["convert", "t.parquet", "t.npy"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     row = 0 if place == "first" else 1
-    assert f"column 'image', row {row} has no picture in it but the path {given!r}" in line
+    assert f"column 'image', row {row} holds only the path {given!r}" in line
     assert "store its bytes" in line
     assert not Path("t.npy").exists()
 
@@ -79,7 +79,7 @@ def npy_header(shape, order=False):
 
 
 def write_npz(shape, nbytes, order=False):
-    """A compressed archive of zeros."""
+    """Write a compressed archive of zeros."""
     with (
         zipfile.ZipFile("bomb.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
         archive.open("x.npy", "w", force_zip64=True) as member,
@@ -102,7 +102,7 @@ sys.exit(main())
 
 @pytest.fixture
 def run_limited(forking):
-    """A function that runs a command in memory for some pieces of a bomb, and not for all of it."""
+    """Return a function that runs a command in memory for some blocks of a bomb, but not for all of it."""
     return functools.partial(forking.run, LIMITED)
 
 
@@ -112,7 +112,7 @@ def test_a_row_that_would_fill_the_memory_is_refused(run_limited):
     for command, status in ((["inspect", "bomb.npz"], 1), (["convert", "bomb.npz", "y.npy"], 2)):
         finished = run_limited(*command)
         (line,) = finished.stderr.splitlines()
-        assert "array 'x': a row has 294 MB, and up to 268 MB are unpacked in memory" in line
+        assert "array 'x': a row has 294 MB, and at most 268 MB are unpacked in memory" in line
         assert "unzip" in line
         assert finished.returncode == status
 
@@ -146,7 +146,7 @@ def test_a_parquet_row_that_would_fill_the_memory_is_refused(run_limited, kind):
     assert Path("t.parquet").stat().st_size < 1_000_000
     finished = run_limited("convert", "t.parquet", "y.npy")
     (line,) = finished.stderr.splitlines()
-    assert re.search(r"column 'x': a row has (29|30)\d MB, and up to 268 MB are unpacked", line)
+    assert re.search(r"column 'x': a row has (29|30)\d MB, and at most 268 MB are unpacked", line)
     assert finished.returncode == 2
 
 
@@ -167,7 +167,7 @@ def test_damaged_notes_of_a_parquet_file_are_one_line(capsys, notes):
     parquet.write_table(table, "t.parquet")
     assert cli.main(["convert", "t.parquet", "y.npy"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "t.parquet: its notes for Hugging Face `datasets` are damaged" in line
+    assert "t.parquet: its metadata for Hugging Face `datasets` is damaged" in line
 
 
 def png_of(width, height):

@@ -1,4 +1,4 @@
-"""`loaderx inspect` tells what is in a file, and what of it is damaged."""
+"""`loaderx inspect` shows the content of a file, and its damage."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def _folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def shown(capsys):
-    """What a file is shown as: the text after each word at the beginning of a line."""
+    """Return a function for the output on a file: the text after each word at the beginning of a line."""
 
     def of(*arguments, status=0):
         assert cli.main(["inspect", *arguments]) == status
@@ -30,7 +30,7 @@ def shown(capsys):
 
 @pytest.fixture
 def described(capsys):
-    """The objects of --json."""
+    """Return the objects of --json."""
 
     def of(*arguments, status=0):
         assert cli.main(["inspect", *arguments, "--json"]) == status

@@ -1,4 +1,4 @@
-"""`loaderx preview` draws the samples that the loader delivers, beside the rows they are made of."""
+"""`loaderx preview` draws samples as the loader delivers them, next to their original rows."""
 
 import subprocess
 import sys
@@ -55,13 +55,13 @@ def test_a_sheet_is_written_by_the_program_and_shows_rows_of_the_file(folder):
     size = f"{sheet.width} x {sheet.height} pixels, 16 samples from step 0 on"
     assert finished.stdout.startswith(f"sheet.png: {size}: image uint8[16, 12, 3]")
     assert list(folder.glob("*.partial")) == []
-    # 16 pixels become 112: the first image is enlarged by 7, and every pixel of it is one.
+    # 16 pixels become 112: the first image is enlarged by 7, so every pixel is a square of 7.
     row = lx.DataLoader(IMAGES, batch_size=8, num_epochs=1).indices(0)[0]
     pixels = np.asarray(sheet)[MARGIN + LINE :, MARGIN:][3 : 16 * 7 : 7, 3 : 12 * 7 : 7]
     np.testing.assert_array_equal(pixels, IMAGES[row])
 
 
-def test_originals_stand_beside_what_is_delivered():
+def test_originals_are_drawn_next_to_delivered_samples():
     loader = loader_of(transform=lambda batch: {**batch, "image": 255 - batch["image"]})
     samples = samples_of(loader, 2, 5, None)
     np.testing.assert_array_equal(samples.rows, loader.indices(2)[:5])
@@ -118,7 +118,7 @@ def test_images_of_every_layout_are_drawn(shape, dtype):
     assert draw(samples).size[0] > 0
 
 
-def test_views_stand_side_by_side_with_boxes_of_their_own():
+def test_views_are_side_by_side_with_their_own_boxes():
     boxes = np.tile(np.float32([[1, 2, 7, 12], [0, 0, 0, 0]]), (20, 1, 1))
     loader = loader_of(
         {"image": IMAGES, "boxes": boxes, "label": LABELS},
@@ -142,7 +142,7 @@ def test_views_stand_side_by_side_with_boxes_of_their_own():
         left = MARGIN + view * (12 * 7 + GAP) + edge * 7
         assert tuple(sheet[upper, left]) == BOX_COLOURS[0]
         assert tuple(sheet[upper, left - 2]) != BOX_COLOURS[0]
-    # The second box has no size, and nothing is drawn of it.
+    # The second box has no size, so nothing is drawn for it.
     assert not (sheet == np.array(BOX_COLOURS[1], np.uint8)).all(axis=-1).any()
 
 
@@ -171,12 +171,12 @@ def test_large_images_are_made_smaller():
         (["train.py:numbers", "-o", "a.png"], ["no image field", "x float32[5]"]),
         (
             ["train.py:loader", "-o", "a.png", "--field", "label"],
-            ["'label' is int32[]", "no image"],
+            ["'label' is int32[]", "not an image"],
         ),
         (["train.py:loader", "-o", "a.png", "--field", "x"], ["no field 'x'", "image uint8[16"]),
         (["train.py:loader", "-o", "a.png", "--step", "3"], ["--step (=3)", "beyond the 3 steps"]),
         (["train.py:loader", "-o", "nowhere/a.png"], ["no folder nowhere"]),
-        (["train.py:loader", "-o", "a.xyz"], ["a.xyz must end as pictures do"]),
+        (["train.py:loader", "-o", "a.xyz"], ["a.xyz must have the ending of a picture"]),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(folder, capsys, arguments, words):

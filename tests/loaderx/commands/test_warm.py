@@ -110,30 +110,30 @@ def run_python(*arguments):
 
 def test_a_loader_is_compiled_and_the_second_time_all_of_it_is_there(folder, monkeypatch, capsys):
     passes._LOADED.clear()
-    monkeypatch.setattr(warm, "FEW", 100)
+    monkeypatch.setattr(warm, "FEW_PASSES", 100)
     assert cli.main(["warm", "train.py:one", "--jobs", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    # Those of the loader that the file makes when it is imported, too.
+    # Passes of the loader that the file makes while it is imported count, too.
     assert lines[0] == "imported"
     compiled = len(stored())
-    assert lines[1].startswith(f"passes: {compiled} compiled, 0 were there; ")
+    assert lines[1].startswith(f"passes: {compiled} compiled, 0 cached before; ")
     assert lines[1].endswith(f" in {folder / 'cache'}")
     assert lines[2].startswith("kernels: ")
     assert lines[-1].endswith(" seconds")
     before = stored()
     assert cli.main(["warm", "train.py:one"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith(f"passes: 0 compiled, {compiled} were there; ")
+    assert lines[1].startswith(f"passes: 0 compiled, {compiled} cached before; ")
     assert stored() == before
 
 
 def test_a_process_after_the_command_compiles_nothing_and_imports_nothing_twice():
-    # It compiles two itself, and has a worker compile the third.
+    # The command compiles two passes itself, and has a worker compile the third.
     finished = run_python("-m", "loaderx", "warm", "train.py:loader", "--jobs", "1")
     assert (finished.returncode, finished.stderr) == (0, "")
-    # Once, though every worker imports it.
+    # Printed once, though every worker imports the file.
     assert finished.stdout.count("imported") == 1
-    assert "\npasses: 3 compiled, 0 were there; " in finished.stdout
+    assert "\npasses: 3 compiled, 0 cached before; " in finished.stdout
     before = stored()
     assert not [name for name in before if not name.endswith(".nbc")]
     finished = run_python("train.py")
@@ -148,19 +148,19 @@ def test_workers_compile_what_is_missing(monkeypatch, capfd):
     def refuse(*_):
         raise AssertionError("compiled in the process of the command")
 
-    monkeypatch.setattr(warm, "FEW", 0)
+    monkeypatch.setattr(warm, "FEW_PASSES", 0)
     monkeypatch.setattr(passes, "_compile_now", refuse)
     assert cli.main(["warm", "train.py:loader", "--jobs", "2"]) == 0
     shown = capfd.readouterr()
-    # An op, and that of the user both as it is and with its indices checked.
-    assert "\npasses: 3 compiled, 0 were there; " in shown.out
+    # An op, and the op of the user both plain and with checks of its indices.
+    assert "\npasses: 3 compiled, 0 cached before; " in shown.out
     assert shown.out.count("imported") == 1
-    # No bar where nobody sees it.
+    # No bar without a terminal.
     assert shown.err == ""
 
 
 def test_what_workers_cannot_do_is_compiled_by_the_command(monkeypatch, capsys):
-    monkeypatch.setattr(warm, "FEW", 0)
+    monkeypatch.setattr(warm, "FEW_PASSES", 0)
     monkeypatch.setattr(compile_workers, "START", "import sys; sys.exit(1)")
     assert cli.main(["warm", "train.py:one"]) == 0
     assert "\npasses: " in capsys.readouterr().out
@@ -168,9 +168,9 @@ def test_what_workers_cannot_do_is_compiled_by_the_command(monkeypatch, capsys):
 
 
 def test_an_op_that_cannot_be_cached_is_named(monkeypatch, capsys):
-    monkeypatch.setattr(warm, "FEW", 100)
+    monkeypatch.setattr(warm, "FEW_PASSES", 100)
     assert cli.main(["warm", "train.py:calls_c"]) == 0
-    assert "not cached, and so compiled in every process: 'own'" in capsys.readouterr().out
+    assert "cannot be cached, so it is compiled in every process: 'own'" in capsys.readouterr().out
 
 
 def test_a_module_may_be_named_too(monkeypatch, capsys):
@@ -181,7 +181,7 @@ def test_a_module_may_be_named_too(monkeypatch, capsys):
         monkeypatch.delitem(sys.modules, "own_module")
         shown = capsys.readouterr()
         assert shown.out.startswith("imported\n")
-        assert ("everything was there already" in shown.out) is not compiled
+        assert ("everything was cached before" in shown.out) is not compiled
         assert shown.err == ""
 
 
@@ -200,7 +200,7 @@ def test_a_module_may_be_named_too(monkeypatch, capsys):
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(monkeypatch, capsys, arguments, words):
-    monkeypatch.setattr(warm, "FEW", 100)
+    monkeypatch.setattr(warm, "FEW_PASSES", 100)
     assert cli.main(["warm", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("loaderx warm: ")
@@ -225,7 +225,7 @@ def test_a_mistake_in_the_file_is_shown_where_it_is(capsys):
 
 
 def begun(*arguments):
-    """A process with two workers, at a moment at which they compile: more than it may compile itself."""
+    """Return a process with two workers while they compile: more passes than the command compiles itself."""
     process = subprocess.Popen(
         [sys.executable, "-m", "loaderx", "warm", *arguments, "--jobs", "2"],
         stdout=subprocess.PIPE,
@@ -234,7 +234,7 @@ def begun(*arguments):
     )
     until = time.monotonic() + 60
     workers = []
-    while len(workers) < 2 or len(list(Path("cache").glob("*.lock"))) <= warm.FEW:
+    while len(workers) < 2 or len(list(Path("cache").glob("*.lock"))) <= warm.FEW_PASSES:
         assert time.monotonic() < until
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
@@ -268,7 +268,7 @@ def test_workers_end_with_a_command_that_is_killed():
 
 
 def test_workers_that_say_nothing_are_not_waited_for(monkeypatch, capsys):
-    monkeypatch.setattr(warm, "FEW", 0)
+    monkeypatch.setattr(warm, "FEW_PASSES", 0)
     monkeypatch.setattr(compile_workers, "START", "import time; time.sleep(100)")
     monkeypatch.setattr(compile_workers, "SILENT_SECONDS", 0.3)
     monkeypatch.setattr(compile_workers, "STOP_SECONDS", 0.3)
@@ -339,5 +339,5 @@ def test_everything_is_compiled_once(folder):
         )
         assert (finished.returncode, finished.stderr) == (0, "")
         shown.append(finished.stdout)
-    assert ", 0 were there; " in shown[0].splitlines()[0]
-    assert "everything was there already" in shown[1]
+    assert ", 0 cached before; " in shown[0].splitlines()[0]
+    assert "everything was cached before" in shown[1]

@@ -1,4 +1,4 @@
-"""A conversion touches no file that it did not make, whatever ends it, and leaves nothing the next does not use."""
+"""A conversion touches only its own files, however it ends, and leaves only files that the next one uses."""
 
 import os
 import signal
@@ -87,7 +87,7 @@ def test_the_source_is_not_written_over(folder, capsys, way):
         target = "here/x.npy"
     before = names(folder)
     assert convert("x.npy", target, "--force") == 2
-    assert "both what is read and what is written" in capsys.readouterr().err
+    assert "both the source and the target" in capsys.readouterr().err
     assert Path("x.npy").read_bytes() == content
     assert names(folder) == before
 
@@ -116,17 +116,17 @@ def test_a_link_that_leads_nowhere_is_replaced_on_request_only(capsys):
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_signals_end_a_conversion_that_goes_on_later(forking, folder, capsys, number, status):
+def test_signals_end_a_conversion_that_resumes_later(forking, folder, capsys, number, status):
     np.save("x.npy", ROWS)
     with paused_conversion(forking, "x.npy", "y.ar") as process:
         process.send_signal(number)
         out, err = process.communicate()
     assert process.returncode == status
     (line,) = err.splitlines()
-    assert line.endswith("of 4,000 rows; the same command goes on there")
+    assert line.endswith("of 4,000 rows; the same command resumes there")
     assert out == ""
     assert convert("x.npy", "y.ar") == 0
-    assert capsys.readouterr().err.startswith("going on after ")
+    assert capsys.readouterr().err.startswith("resuming after ")
     assert np.array_equal(ARDataset("y.ar")[:], ROWS)
     assert names(folder) == ["x.npy", "y.ar"]
 
@@ -201,16 +201,16 @@ def test_a_file_that_appeared_meanwhile_is_not_replaced(forking, folder, capsys)
         Path("y.ar").write_text("theirs")
         _, err = process.communicate()
     assert process.returncode == 2
-    assert "y.ar exists by now; the same command with --force replaces it at once" in err
+    assert "y.ar was created meanwhile; the same command with --force replaces it" in err
     assert Path("y.ar").read_text() == "theirs"
     assert convert("x.npy", "y.ar", "--force") == 0
-    assert "going on after 4,000 of 4,000 rows" in capsys.readouterr().err
+    assert "resuming after 4,000 of 4,000 rows" in capsys.readouterr().err
     assert np.array_equal(ARDataset("y.ar")[:], ROWS)
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(capsys):
     np.save("x.npy", np.arange(10))
-    # Also root cannot make files there.
+    # Even root cannot create files there.
     assert convert("x.npy", "/proc/self/y.npy") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("loaderx convert: cannot write into the folder /proc/self: ")
