@@ -32,7 +32,7 @@ SPINE, HANDS, FEET = 1, (7, 11), (15, 19)
 
 
 def make_skeletons(rows: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Sequences, and whether a foot moves in them; the second person is absent in half of them."""
+    """Return sequences, and whether a foot moves in them; the second person is absent in half of them."""
     random = np.random.default_rng(seed)
     data = random.normal(size=(CHANNELS, 1, JOINTS, 1)) + 0.1 * random.normal(size=(rows, *SHAPE))
     labels = random.integers(0, 2, rows).astype(np.int32)
@@ -44,7 +44,7 @@ def make_skeletons(rows: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArr
 
 
 class Model(nnx.Module):
-    """How far each joint of the first person moves, and a dense layer on that."""
+    """Dense layer on the movement of each joint of the first person."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.logits = nnx.Linear(CHANNELS * JOINTS, 2, rngs=rngs)
@@ -87,7 +87,7 @@ def main() -> None:
 
         dataset = lx.ARDataset(file)  # a file of another writer needs dtype=np.float32, shape=SHAPE
         assert np.array_equal(dataset[-1], data[-1])
-        # Sources of one length are split alike.
+        # Sources of the same length are split in the same way.
         train_data, test_data = dataset.split(0.8, seed=0)
         train_labels, test_labels = lx.NPDataset(labels).split(0.8, seed=0)
 

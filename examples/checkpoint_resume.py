@@ -1,4 +1,4 @@
-"""Train with checkpoints, and go on from the last one when started again: as if nothing had happened.
+"""Train with checkpoints, and resume from the last one when started again, with the same result.
 
     python checkpoint_resume.py checkpoints --steps 100
 
@@ -21,10 +21,10 @@ from loaderx.checkpoint import IteratorRestore, IteratorSave
 from loaderx.transforms import Brightness, Normalize
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("folder", type=Path, help="where the checkpoints are")
-parser.add_argument("--steps", type=int, default=100, help="how many there are in all")
+parser.add_argument("folder", type=Path, help="folder of the checkpoints")
+parser.add_argument("--steps", type=int, default=100, help="number of steps in all")
 parser.add_argument(
-    "--save-every", type=int, default=10, help="how many go from one save to the next"
+    "--save-every", type=int, default=10, help="number of steps from one checkpoint to the next"
 )
 options = parser.parse_args()
 
@@ -44,7 +44,7 @@ def train_step(model: nnx.Sequential, optimizer: Optimizer, batch: Batch) -> jax
 
 
 def digest(model: nnx.Sequential, optimizer: Optimizer) -> str:
-    """Some letters that are others if a single bit is."""
+    """Return a digest that changes with every bit."""
     leaves = jax.tree.leaves(nnx.state((model, optimizer)))
     return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()[:16]
 
@@ -74,7 +74,7 @@ with iter(loader) as batches, ocp.CheckpointManager(options.folder.absolute()) a
         loss = train_step(model, optimizer, next(batches))
         print(f"step {batches.step}: loss {loss:.4f}", flush=True)
         if batches.step % options.save_every == 0:
-            # Written in the background, all items or none.
+            # Written in the background; Orbax saves either all items or none.
             weights = ocp.args.StandardSave(nnx.state((model, optimizer)))
             items = ocp.args.Composite(train=weights, data=IteratorSave(batches))
             manager.save(batches.step, args=items)

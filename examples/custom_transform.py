@@ -1,4 +1,4 @@
-"""A transform of one's own: written, tried in plain Python, tested, and put into policies and a loader.
+"""Write a transform of your own: try it in plain Python, test it, and use it in policies and a loader.
 
     python custom_transform.py
     LOADERX_DEBUG=1 python custom_transform.py
@@ -21,7 +21,7 @@ from loaderx.transforms import Maybe, Normalize, OneOf, RandomFlip
 
 @lx.transform
 def vignette(x: Any, rng: Any, strength: float) -> None:
-    """Darker towards the corners, by up to `strength`; in place, on one sample of (height, width, channels)."""
+    """Darken towards the corners, by up to `strength`; in place, on one sample of (height, width, channels)."""
     height, width, channels = x.shape
     amount = np.float32(rng.uniform(0.0, strength))
     for i in range(height):
@@ -34,13 +34,13 @@ def vignette(x: Any, rng: Any, strength: float) -> None:
 
 
 def bins_of(_: lx.Spec, bins: int) -> lx.Spec:
-    """What `histogram` makes of a sample of any spec."""
+    """Return the spec of the result of `histogram` for a sample of any spec."""
     return lx.Spec((bins,), "float32")
 
 
 @lx.transform(out=bins_of)
 def histogram(x: Any, out: Any, bins: int) -> None:
-    """The share of values in each of `bins` parts of 0 to 1: another shape, so it fills `out` and says what that is."""
+    """Fill `out` with the share of values in each of `bins` parts of 0 to 1; the shape changes, so it has a spec."""
     out[:] = 0
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
@@ -51,13 +51,13 @@ def histogram(x: Any, out: Any, bins: int) -> None:
 
 @lx.transform
 def off_by_one(x: Any) -> None:
-    """A mistake to find: making a loader refuses it, and plain Python shows the line."""
+    """Contain a mistake: making a loader refuses it, and plain Python shows the line."""
     for i in range(x.shape[0]):
         x[i, 0, 0] += x[i + 1, 0, 0]
 
 
 class Always:
-    """Stands in for `rng`: draws the same share of every range, so that one can say what must come out."""
+    """Replacement for `rng` that draws the same share of every range, so that the result is known."""
 
     def __init__(self, share: float) -> None:
         self.share = share
@@ -68,7 +68,7 @@ class Always:
 
 @contextlib.contextmanager
 def debugging() -> Iterator[None]:
-    """LOADERX_DEBUG=1 for the pipelines and loaders that are made inside."""
+    """Set LOADERX_DEBUG=1 for the pipelines and loaders that are made inside."""
     before = os.environ.get("LOADERX_DEBUG")
     os.environ["LOADERX_DEBUG"] = "1"
     try:
@@ -81,7 +81,7 @@ def debugging() -> Iterator[None]:
 
 
 def difference_of_compiled_and_plain(op: Any, images: NDArray[np.float32]) -> float:
-    """What a test of a transform asserts to be next to nothing: the draws are the same, and so must be the results."""
+    """Return the difference that a test of a transform expects to be tiny: both draw the same numbers."""
     compiled = lx.pipeline([op], seed=1)(images)
     with debugging():
         plain = lx.pipeline([op], seed=1)(images)
@@ -94,7 +94,7 @@ def main() -> None:
     options = parser.parse_args()
     images = np.random.default_rng(0).uniform(0.2, 1, (options.images, 16, 16, 3)).astype("float32")
 
-    # Try it. `.py` is the function as it was written: for a debugger, for prints, for a breakpoint inside.
+    # Try it. `.py` is the original function: for a debugger, for prints, for a breakpoint inside.
     sample = images[0].copy()
     vignette.py(sample, Always(share=1.0), strength=0.5)
     factors = sample / images[0]
@@ -111,7 +111,7 @@ def main() -> None:
         except IndexError as error:
             print(f"off_by_one: {error}; {error.__notes__[0]}")
 
-    # Use it, alone or among other ops. Another strength is no new compilation.
+    # Use it, alone or among other ops. Another strength does not compile again.
     dark = vignette(strength=0.8)
     policy = Maybe(0.5, OneOf(dark, [RandomFlip(1.0), vignette(strength=0.2)]))
     changed = np.any(lx.pipeline([policy])(images) != images, axis=(1, 2, 3)).mean()

@@ -19,7 +19,7 @@ EPOCHS = 10
 
 
 def add_noise(batch: Batch, key: jax.Array) -> Batch:
-    """A transform of one's own: a function of a batch and a key, which is another one at every step."""
+    """Transform a batch with a key, which is different at every step."""
     noise = 0.1 * jax.random.normal(key, batch["image"].shape)
     return {**batch, "image": batch["image"] + noise}
 
@@ -40,7 +40,7 @@ loader = DeviceLoader(
 rngs = nnx.Rngs(0)
 model = nnx.Sequential(nnx.Linear(64, 256, rngs=rngs), nnx.relu, nnx.Linear(256, 10, rngs=rngs))
 optimizer = nnx.Optimizer(model, optax.adamw(2e-3), wrt=nnx.Param)
-# The structure of both is fixed; what changes from step to step is a tree of arrays, as lax.scan wants it.
+# Only the arrays change from step to step, in a tree as lax.scan requires it; the structure of both is fixed.
 structure, parameters = nnx.split((model, optimizer))
 
 
@@ -58,7 +58,7 @@ def update(parameters: Any, batch: Batch) -> tuple[Any, jax.Array]:
 
 
 def log(epoch: jax.Array, loss: jax.Array) -> None:
-    """Called on the host while the compiled program runs."""
+    """Print on the host while the compiled program runs."""
     print(f"  from within: epoch {epoch} ended with a loss of {loss:.3f}")
 
 

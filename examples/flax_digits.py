@@ -1,6 +1,6 @@
 """Train a Flax model from an endless loader, with a pass over the validation rows now and then.
 
-A place to start from: put your own two .npy files in place of the digits.
+Start from this program: put your own two .npy files in place of the digits.
 """
 
 import tempfile
@@ -49,7 +49,7 @@ def report(name: str, step: int, metrics: nnx.MultiMetric) -> None:
 
 
 def scale(batch: dict[str, Any]) -> dict[str, Any]:
-    """Runs in the background on the finished batch, a dict of NumPy arrays."""
+    """Process the finished batch, a dict of NumPy arrays, in the background."""
     return {"data": batch["data"].reshape(-1, 64) / np.float32(16), "label": batch["label"]}
 
 
@@ -69,7 +69,7 @@ with tempfile.TemporaryDirectory() as folder:
     optimizer = nnx.Optimizer(model, optax.adamw(2e-3), wrt=nnx.Param)
     metrics = nnx.MultiMetric(accuracy=nnx.metrics.Accuracy(), loss=nnx.metrics.Average("loss"))
 
-    # Endless: there is no loop over epochs, the training decides when it has seen enough.
+    # Endless: there is no loop over epochs, the training decides when to stop.
     for step, batch in enumerate(train_loader, start=1):
         train_step(model, optimizer, metrics, batch)
         if step % 100 == 0:

@@ -23,13 +23,13 @@ Totals = tuple[jax.Array, jax.Array]
 
 
 def update(total: jax.Array, batch: dict[str, jax.Array], mask: jax.Array) -> Totals:
-    """Stands for a training step: adds up the ink of an epoch, and gives the images of the batch that count."""
+    """Add up the ink of an epoch in place of a training step; return also the images of the batch that count."""
     images = jnp.where(mask[:, None, None], batch["image"], 0)
     return total + jnp.sum(images, dtype=jnp.int32), images
 
 
 def with_cyreal(data: Arrays, batch_size: int, ordering: str) -> Totals:
-    """A source, transforms, and a loader whose state goes in and out."""
+    """Scan an epoch with Cyreal, whose loader has a state that is passed in and returned."""
     from cyreal.loader import DataLoader
     from cyreal.sources import ArraySource  # called ArraySampleSource at first
     from cyreal.transforms import BatchTransform, DevicePutTransform
@@ -48,14 +48,14 @@ def with_cyreal(data: Arrays, batch_size: int, ordering: str) -> Totals:
 
 
 def log(epoch: jax.Array, total: jax.Array) -> None:
-    """What a HostCallbackTransform was for: any function of the host, called by the compiled program."""
+    """Print from the compiled program, as a HostCallbackTransform would: any function of the host works."""
     print(f"  from within: {total} of ink in epoch {epoch}")
 
 
 def with_loaderx(data: Arrays, batch_size: int, shuffle: bool) -> Totals:
-    """The mask is a field of the batch, and the data an argument of the jitted function, not a constant of it.
+    """Scan an epoch. The mask is a field of the batch, and the data an argument of the jitted function, not a constant.
 
-    Cyreal's default, a last batch that goes on into the next epoch, is remainder="straddle", the default here too.
+    Cyreal's default, a last batch that continues into the next epoch, is remainder="straddle", the default here too.
     """
     loader = lx.DeviceLoader(data, batch_size=batch_size, shuffle=shuffle, remainder="pad")
 
@@ -75,11 +75,11 @@ def with_loaderx(data: Arrays, batch_size: int, shuffle: bool) -> Totals:
 
 
 def from_disk(data: Arrays, batch_size: int, folder: Path) -> Totals:
-    """In place of make_disk_source: mapped files, a loop that is compiled, threads that keep batches ready."""
+    """Read mapped files in place of make_disk_source: a compiled loop, and threads that keep batches ready."""
     for name, array in data.items():
         np.save(folder / f"{name}.npy", array)
     fields = {name: lx.NPDataset(folder / f"{name}.npy") for name in data}
-    # Endless, and of one shape: a batch goes on into the next epoch.
+    # Endless, and of one shape: a batch continues into the next epoch.
     with lx.DataLoader(fields, batch_size=batch_size).as_callback() as stream:
 
         @jax.jit
@@ -108,7 +108,7 @@ def main() -> None:
     print(f"loaderx: {len(images)} steps, {total} of ink")
     assert total == data["image"].sum()
     if importlib.util.find_spec("cyreal") is None:
-        print("cyreal is not installed: only the half of loaderx ran")
+        print("cyreal is not installed: only the part for loaderx ran")
     else:
         theirs, their_images = with_cyreal(data, options.batch_size, "sequential")
         assert np.array_equal(images, their_images)

@@ -1,4 +1,4 @@
-"""From Grain to loaderx: a data source, a sampler and operations on one side, one loader on the other.
+"""From Grain to loaderx: a data source, a sampler and operations become one loader.
 
 The Grain half runs where Grain is installed (pip install grain). Both shuffle, each in an order of its own; without
 shuffling they give the same batches.
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 class Source:
-    """What grain.RandomAccessDataSource asks for. loaderx takes it as it is."""
+    """Data source with the interface of grain.RandomAccessDataSource. loaderx accepts it, too."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -34,7 +34,7 @@ class Source:
 
 
 def with_grain(source: Source, batch_size: int, shuffle: bool, epochs: int) -> Any:
-    """DataSource + Sampler + Operations."""
+    """Return Grain's loader: DataSource, Sampler and Operations."""
     import grain.python as grain
 
     class ImageToFloat(grain.MapTransform):  # type: ignore[misc, unused-ignore]
@@ -63,7 +63,7 @@ def with_loaderx(
     epochs: int | None,
     operations: Sequence[Any] = (),
 ) -> lx.DataLoader[dict[str, jax.Array]]:
-    """The sampler and the batching are options, and the operations are compiled; threads do what workers did."""
+    """Return the loader: sampler and batching are options, operations are compiled, threads replace workers."""
     return lx.DataLoader(
         source,
         batch_size=batch_size,
@@ -77,7 +77,7 @@ def with_loaderx(
 
 @lx.transform
 def random_scale(x: Any, rng: Any, low: float, high: float) -> None:
-    """A grain.RandomMapTransform; `rng` is that of the sample, as there."""
+    """Scale at random, as a grain.RandomMapTransform; `rng` belongs to the sample, as in Grain."""
     factor = np.float32(rng.uniform(low, high))
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
@@ -86,13 +86,13 @@ def random_scale(x: Any, rng: Any, low: float, high: float) -> None:
 
 
 def arrays_of(source: Source) -> Row:
-    """Better than rows of Python: whole arrays, or .npy or ArrayRecord files, which are read by compiled code."""
+    """Return whole arrays, which compiled code reads faster, as it does .npy and ArrayRecord files."""
     rows = [source[row] for row in range(len(source))]
     return {name: np.stack([row[name] for row in rows]) for name in ("image", "label")}
 
 
 def equal(ours: Row, theirs: Row, tolerance: float = 0.0) -> bool:
-    """ToFloat multiplies by 1/255, so its last bit is not always that of a division by 255."""
+    """Compare with a tolerance: ToFloat multiplies by 1/255, whose last bit differs from a division by 255."""
     close = np.allclose(ours["image"], theirs["image"], rtol=tolerance, atol=0)
     return close and np.array_equal(ours["label"], theirs["label"])
 
@@ -107,7 +107,7 @@ def main() -> None:
     ours = list(with_loaderx(source, size, shuffle=False, epochs=1))
     print(f"loaderx: {len(ours)} batches, image {ours[0]['image'].shape} {ours[0]['image'].dtype}")
     if importlib.util.find_spec("grain") is None:
-        print("grain is not installed: only the half of loaderx ran")
+        print("grain is not installed: only the part for loaderx ran")
     else:
         theirs = list(with_grain(source, size, shuffle=False, epochs=1))
         assert all(equal(*pair, tolerance=2e-7) for pair in zip(ours, theirs, strict=True))

@@ -1,7 +1,7 @@
 """From Loadax to loaderx: the same batches, written with both.
 
-Loadax chains a builder: datasets wrap datasets, a batcher makes a batch of a list of items. In loaderx one call takes
-the rows and says what happens to them. The Loadax half runs where Loadax is installed (pip install loadax).
+Loadax chains a builder: datasets wrap datasets, a batcher makes a batch of a list of items. In loaderx one call
+receives the rows and the transforms. The Loadax half runs where Loadax is installed (pip install loadax).
 """
 
 import argparse
@@ -18,7 +18,7 @@ Numbers = NDArray[np.int32]
 
 
 def with_loadax(numbers: list[int], batch_size: int) -> list[jax.Array]:
-    """Items of a list times two, one pass in their order, as jax.Arrays."""
+    """Return items of a list times two, one pass in their order, as jax.Arrays."""
     import jax.numpy as jnp
     from loadax import Batcher, DataloaderBuilder, InMemoryDataset, MappedDataset
 
@@ -29,12 +29,12 @@ def with_loadax(numbers: list[int], batch_size: int) -> list[jax.Array]:
 
 @lx.transform
 def double(x: Any) -> None:
-    """MappedDataset's function, compiled; a number is an array of one element."""
+    """Double an item, like MappedDataset's function, but compiled; a number is an array of one element."""
     x[0] *= 2
 
 
 def with_loaderx(numbers: list[int], batch_size: int, **options: Any) -> list[jax.Array]:
-    """The same; a batcher is not needed, because rows are written where the batch will be."""
+    """Return the same batches; a batcher is not needed, because rows are written into the batch."""
     loader = lx.DataLoader(
         numbers,
         batch_size=batch_size,
@@ -49,12 +49,12 @@ def with_loaderx(numbers: list[int], batch_size: int, **options: Any) -> list[ja
 
 
 def with_a_batcher(numbers: list[int], batch_size: int) -> list[jax.Array]:
-    """A batcher that computes something from a batch is the `transform` of a loader: here the sum of its items."""
+    """Return sums of batches: a batcher that computes something is the `transform` of a loader."""
     return with_loaderx(numbers, batch_size, transform=lambda batch: batch.sum(keepdims=True))
 
 
 def two_walks(numbers: list[int], batch_size: int) -> tuple[Numbers, Numbers]:
-    """A loader is a definition in both libraries: every `iter` walks on its own."""
+    """Iterate twice: a loader is a definition in both libraries, and every `iter` advances on its own."""
     loader = lx.DataLoader(numbers, batch_size=batch_size, shuffle=False)
     with iter(loader) as fast, iter(loader) as slow:
         next(fast)
@@ -62,7 +62,7 @@ def two_walks(numbers: list[int], batch_size: int) -> tuple[Numbers, Numbers]:
 
 
 def shuffled(numbers: list[int], batch_size: int, seed: int) -> tuple[Numbers, Numbers]:
-    """ShuffledDataset(dataset, key) has one order; here every epoch has another, and `seed` says which ones."""
+    """Return shuffled epochs: each has its own order, given by `seed`; ShuffledDataset(dataset, key) has one order."""
     loader = lx.DataLoader(numbers, batch_size=batch_size, seed=seed, num_epochs=2, output="numpy")
     rows = np.concatenate(list(loader))
     return rows[: len(numbers)], rows[len(numbers) :]
@@ -70,7 +70,7 @@ def shuffled(numbers: list[int], batch_size: int, seed: int) -> tuple[Numbers, N
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--items", type=int, default=10, help="how many numbers there are")
+    parser.add_argument("--items", type=int, default=10, help="number of items")
     parser.add_argument("--batch-size", type=int, default=4)
     options = parser.parse_args()
 
@@ -78,7 +78,7 @@ def main() -> None:
     ours = with_loaderx(numbers, options.batch_size)
     print("loaderx:", [batch.tolist() for batch in ours])
     if importlib.util.find_spec("loadax") is None:
-        print("loadax is not installed: only the half of loaderx ran")
+        print("loadax is not installed: only the part for loaderx ran")
     else:
         theirs = with_loadax(numbers, options.batch_size)
         print("loadax: ", [batch.tolist() for batch in theirs])
@@ -89,7 +89,7 @@ def main() -> None:
     sums = with_a_batcher(numbers, options.batch_size)
     print("sums of the batches:", [int(batch[0]) for batch in sums])
     second, first = two_walks(numbers, options.batch_size)
-    print(f"two walks: one is at {second.tolist()}, the other at {first.tolist()}")
+    print(f"two iterators: one is at {second.tolist()}, the other at {first.tolist()}")
     for epoch, rows in enumerate(shuffled(numbers, options.batch_size, seed=0)):
         assert sorted(rows) == numbers
         print(f"epoch {epoch}, shuffled: {rows.tolist()}")

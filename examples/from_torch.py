@@ -1,4 +1,4 @@
-"""From torch.utils.data to loaderx: a Dataset with its augmentation on one side, files and compiled ops on the other.
+"""From torch.utils.data to loaderx: a Dataset with augmentation becomes files and compiled ops.
 
 The torch half runs where PyTorch is installed. Without shuffling both give the same batches, bit for bit.
 """
@@ -22,7 +22,7 @@ MEAN, STD = 0.3, 0.4
 
 
 class Digits:
-    """A map-style torch Dataset: it needs nothing of torch, so loaderx takes it too."""
+    """Map-style torch Dataset. It needs nothing of torch, so loaderx accepts it, too."""
 
     def __init__(self, images: NDArray[np.uint8], labels: NDArray[np.int32]) -> None:
         self.images, self.labels = images, labels
@@ -36,42 +36,42 @@ class Digits:
 
 
 def with_torch(dataset: Any, batch_size: int) -> Any:
-    """Batches of tensors, made of rows that Python objects give one by one."""
+    """Return batches of tensors, made of rows from a Python object one by one."""
     from torch.utils.data import DataLoader
 
     return DataLoader(dataset, batch_size=batch_size, shuffle=False, num_workers=0)
 
 
 def with_the_same_dataset(dataset: Digits, batch_size: int) -> lx.DataLoader:
-    """The first step: nothing changes but the loader. Rows are still made in Python, under the GIL."""
+    """Return the loader of the first step: only the loader changes. Rows are still made in Python, under the GIL."""
     return lx.DataLoader(dataset, batch_size=batch_size, shuffle=False, num_epochs=1)
 
 
 def with_compiled_ops(folder: Path, batch_size: int) -> lx.DataLoader[tuple[jax.Array, ...]]:
-    """The second step: the data is in files, and what __getitem__ did is compiled."""
+    """Return the loader of the second step: the data is in files, and the work of __getitem__ is compiled."""
     return lx.DataLoader(
         (lx.NPDataset(folder / "images.npy"), lx.NPDataset(folder / "labels.npy")),
         batch_size=batch_size,
         shuffle=False,
         num_epochs=1,
-        transforms={"0": [Normalize(MEAN, STD)]},  # fields of a tuple have their places as names
+        transforms={"0": [Normalize(MEAN, STD)]},  # fields of a tuple are named by their index
     )
 
 
 def for_training(folder: Path, batch_size: int) -> lx.DataLoader[dict[str, jax.Array]]:
-    """The third: shuffle=True, a RandomCrop of torchvision and a WeightedRandomSampler; endless, so `islice` it."""
+    """Return the loader of the third step: shuffled, random crops, weighted sampling; endless, so `islice` it."""
     labels = np.load(folder / "labels.npy")
     return lx.DataLoader(
         {"image": lx.NPDataset(folder / "images.npy"), "label": labels},
         batch_size=batch_size,
-        seed=0,  # takes the place of manual_seed, generator= and worker_init_fn=
+        seed=0,  # replaces manual_seed, generator= and worker_init_fn=
         weights=1 / np.bincount(labels)[labels],
         transforms={"image": [RandomCrop((8, 8), pad=1), Normalize(MEAN, STD)]},
     )
 
 
 def difference(left: Iterable[Any], right: Iterable[Any]) -> float:
-    """The largest difference of images, once all labels are equal."""
+    """Return the largest difference of images, after checking that all labels are equal."""
     pairs = list(zip(left, right, strict=True))
     assert all(np.array_equal(a[1], b[1]) for a, b in pairs)
     return max(float(np.abs(np.asarray(a[0]) - np.asarray(b[0])).max()) for a, b in pairs)
@@ -100,7 +100,7 @@ def main() -> None:
             f"compiled ops differ from its __getitem__ by at most {difference(first, second):.1e}"
         )
         if importlib.util.find_spec("torch") is None:
-            print("torch is not installed: only the half of loaderx ran")
+            print("torch is not installed: only the part for loaderx ran")
         else:
             theirs = list(with_torch(dataset, options.batch_size))
             assert difference(first, theirs) == 0

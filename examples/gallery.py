@@ -2,7 +2,7 @@
 
     python gallery.py folder --signals
 
-`make gallery` draws those in docs/pictures. The amounts are fixed, so that they show; usually they are drawn.
+`make gallery` draws those in docs/pictures. The amounts are fixed, so that they are visible; usually they are random.
 """
 
 import argparse
@@ -30,7 +30,7 @@ BACKGROUND, INK, FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
 
 @dataclass(frozen=True)
 class Tile:
-    """A name, what was given to it, and what it makes of the photograph."""
+    """Tile of a sheet: the name of an op, its arguments, and its result on the photograph."""
 
     name: str
     given: str
@@ -39,15 +39,15 @@ class Tile:
 
 @dataclass(frozen=True)
 class Op:
-    """An op and its arguments as they are written; `before` is what the photograph comes through first."""
+    """Op and its arguments as they are written; `before` is applied to the photograph first."""
 
     make: Any
     arguments: tuple[Any, ...] = ()
     options: tuple[tuple[str, Any], ...] = ()
     before: tuple[Any, ...] = ()
-    # Whether the left half shows what was there before.
+    # Whether the left half shows the photograph before the op.
     halved: bool = False
-    # Whether it needs boxes, which are drawn into what it makes, or other samples with boxes and masks.
+    # Whether it needs boxes, which are drawn into its result, or other samples with boxes and masks.
     boxes: bool = False
     mixes: bool = False
 
@@ -81,7 +81,7 @@ def op(
 
 
 def with_boxes(photograph: np.ndarray, op: Any) -> np.ndarray:
-    """What an op makes of the photograph and two boxes in it, with those that are left drawn into it."""
+    """Return the result of an op on the photograph and two boxes, with the remaining boxes drawn into it."""
     boxes = np.array([[0.15, 0.3, 0.45, 0.65], [0.5, 0.45, 0.85, 0.8]], np.float32)
     loader = lx.DataLoader(
         {"image": photograph[None], "boxes": boxes[None]},
@@ -105,7 +105,7 @@ def with_outlines(batch: Any) -> np.ndarray:
 
 
 def with_others(photograph: np.ndarray, op: Any) -> np.ndarray:
-    """What an op makes of the photograph among three of flowers, with masks of them and boxes around them."""
+    """Return the result of an op on the photograph and three pictures of flowers with masks and boxes."""
     size = len(photograph)
     whole = Image.fromarray(load_sample_image("flower.jpg"))
     parts = ((160, 20, 560, 420), (120, 0, 540, 420), (220, 30, 600, 410))
@@ -114,7 +114,7 @@ def with_others(photograph: np.ndarray, op: Any) -> np.ndarray:
     masks = np.zeros((4, size, size), np.uint8)
     boxes = np.zeros((4, 2, 4), np.float32)
     for place in range(1, 4):
-        # Flowers are red and yellow, and what is around them is dark and green.
+        # Flowers are red and yellow, and the ground around them is dark and green.
         patches = ndimage.label(images[place, ..., 0] > 110)[0]
         largest = np.argsort(np.bincount(patches.reshape(-1))[1:])[::-1] + 1
         for row, patch in enumerate(largest[:2]):
@@ -135,7 +135,7 @@ def with_others(photograph: np.ndarray, op: Any) -> np.ndarray:
 
 
 def shown(result: np.ndarray) -> np.ndarray:
-    """As uint8; what is normalised has a mean of 0 and a deviation of 1."""
+    """Convert to uint8; normalised values have a mean of 0 and a deviation of 1."""
     if result.dtype == np.uint8:
         return result
     grey: np.ndarray = np.clip(128 + 50 * result, 0, 255)
@@ -143,7 +143,7 @@ def shown(result: np.ndarray) -> np.ndarray:
 
 
 def families(size: int) -> dict[str, list[Op]]:
-    """All image ops, for a photograph of `size` pixels."""
+    """Return all image ops, for a photograph of `size` pixels."""
     part, small = size * 5 // 8, size * 3 // 4
     return {
         "windows": [
@@ -225,7 +225,7 @@ def families(size: int) -> dict[str, list[Op]]:
 
 
 def policies() -> dict[str, list[Op]]:
-    """Of each, several draws."""
+    """Return several draws of each policy."""
     noisy = T.GaussianNoise(0.2)
     return {
         "RandAugment": [op(T.RandAugment, 2, 15)],
@@ -243,7 +243,7 @@ COLOURS = ((10, 10, 50), (110, 30, 120), (230, 110, 50), (250, 240, 150))
 
 
 def audio() -> dict[str, list[Op]]:
-    """Ops on waveforms, whose spectrograms are shown, and ops on spectrograms."""
+    """Return ops on waveforms, whose spectrograms are shown, and ops on spectrograms."""
     random = np.random.default_rng(SEED)
     noise = np.cumsum(random.normal(size=(1, RATE)), axis=1).astype(np.float32)
     room = random.normal(size=(1, RATE // 2)) * np.exp(-np.arange(RATE // 2) / 2000)
@@ -272,7 +272,7 @@ def audio() -> dict[str, list[Op]]:
 
 
 def waveform() -> np.ndarray:
-    """A second of sliding tones with overtones, and two clicks."""
+    """Return a second of sliding tones with overtones, and two clicks."""
     time = np.arange(RATE) / RATE
     pitch = 220 + 120 * np.sin(2 * np.pi * 1.5 * time)
     phase = 2 * np.pi * np.cumsum(pitch) / RATE
@@ -284,7 +284,7 @@ def waveform() -> np.ndarray:
 
 
 def coloured(spectrogram: np.ndarray, size: int) -> np.ndarray:
-    """A spectrogram in decibels as an image, low frequencies at the bottom."""
+    """Return a spectrogram in decibels as an image, low frequencies at the bottom."""
     share = np.clip(1 + (spectrogram - spectrogram.max()) / 80, 0, 1).T[::-1]
     anchors = np.linspace(0, 1, len(COLOURS))
     planes = [np.interp(share, anchors, values) for values in zip(*COLOURS, strict=True)]
@@ -293,7 +293,7 @@ def coloured(spectrogram: np.ndarray, size: int) -> np.ndarray:
 
 
 def sounds(size: int) -> Iterator[tuple[str, list[Tile]]]:
-    """Spectrograms of a waveform before and after every op."""
+    """Yield spectrograms of a waveform before and after every op."""
     original = waveform()
     mel = T.LogMel(sample_rate=RATE, top=80.0)
 
@@ -313,18 +313,18 @@ def sounds(size: int) -> Iterator[tuple[str, list[Tile]]]:
 
 
 def mel_shaped(ops: tuple[Any, ...]) -> bool:
-    """Whether a chain makes a spectrogram by itself."""
+    """Return True if a chain makes a spectrogram itself."""
     return any(isinstance(op, T.LogMel) for op in ops)
 
 
 def photograph(size: int) -> np.ndarray:
-    """A square part of a photograph that comes with scikit-learn."""
+    """Return a square part of a photograph that comes with scikit-learn."""
     whole = load_sample_image("china.jpg")
     return np.asarray(Image.fromarray(whole).crop((30, 10, 430, 410)).resize((size, size)))
 
 
 def catalogue(size: int) -> Iterator[tuple[str, list[Tile]]]:
-    """The photograph, and every op, by families."""
+    """Yield the photograph, and every op, by families."""
     original = photograph(size)
     first = [Tile("original", f"{size} x {size} x 3, uint8", original)]
     for family, ops in families(size).items():
@@ -333,7 +333,7 @@ def catalogue(size: int) -> Iterator[tuple[str, list[Tile]]]:
 
 
 def draws(size: int) -> Iterator[tuple[str, list[Tile]]]:
-    """Every policy, drawn several times, and the crops of MultiCrop."""
+    """Yield every policy, drawn several times, and the crops of MultiCrop."""
     original = photograph(size)
     for name, (one,) in policies().items():
         # Of the first eight samples of this seed, Maybe leaves all as they are.
@@ -352,7 +352,7 @@ def draws(size: int) -> Iterator[tuple[str, list[Tile]]]:
 
 
 def sheet(rows: list[tuple[str, list[Tile]]], size: int) -> Image.Image:
-    """All tiles, each family beginning a line of its own."""
+    """Return all tiles, each family on a new line."""
     lines = sum(-(-len(tiles) // COLUMNS) for _, tiles in rows)
     width = GAP + COLUMNS * (size + GAP)
     height = len(rows) * HEADING + lines * (size + CAPTION) + GAP
@@ -366,7 +366,7 @@ def sheet(rows: list[tuple[str, list[Tile]]], size: int) -> Image.Image:
         for place, tile in enumerate(tiles):
             column = place % COLUMNS
             left = GAP + column * (size + GAP)
-            # Results of another size stand in the middle, as large as they are.
+            # Results of another size are in the middle, in their own size.
             down, across = tile.image.shape[:2]
             corner = left + (size - across) // 2, top + (size - down) // 2
             page.paste(Image.fromarray(tile.image), corner)
@@ -379,7 +379,7 @@ def sheet(rows: list[tuple[str, list[Tile]]], size: int) -> Image.Image:
 
 
 def fitting(words: str, font: Any, width: int) -> str:
-    """Arguments in as many lines as they need."""
+    """Return arguments in as many lines as they need."""
     lines = [""]
     for word in words.split(" "):
         longer = f"{lines[-1]} {word}".strip()
@@ -395,7 +395,7 @@ SHEETS = (("gallery", catalogue), ("policies", draws), ("signals", sounds))
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="where gallery.png and policies.png go")
+    parser.add_argument("folder", type=Path, help="folder for gallery.png and policies.png")
     parser.add_argument("--size", type=int, default=TILE, help="pixels of a tile")
     parser.add_argument("--signals", action="store_true", help="draw signals.png, too")
     options = parser.parse_args()

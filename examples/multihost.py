@@ -1,4 +1,4 @@
-"""Train over several processes, and go on from their checkpoint over another number of them, with the same losses.
+"""Train over several processes, and resume their checkpoint in another number of them, with the same losses.
 
 The processes all run on this machine, started by this program. On a cluster every host runs `train`, and there
 `jax.distributed.initialize()` finds the others without being told.
@@ -48,13 +48,13 @@ def mean_loss(parameters: Arrays, batch: Arrays) -> jax.Array:
 
 @jax.jit
 def train_step(parameters: Arrays, batch: Arrays) -> tuple[Arrays, jax.Array]:
-    """The batch lies on the devices of all processes, so JAX adds up the gradients of all."""
+    """Train one step: the batch is on the devices of all processes, so JAX adds up the gradients of all."""
     loss, gradients = jax.value_and_grad(mean_loss)(parameters, batch)
     return jax.tree.map(lambda p, g: p - 0.3 * g, parameters, gradients), loss
 
 
 def train(folder: Path, resume: bool) -> None:
-    """What every host does: from the start or the checkpoint to the last step."""
+    """Run one host, from the start or the checkpoint to the last step."""
     mesh = jax.make_mesh((jax.device_count(),), ("data",))
     loader = DataLoader(
         Dataset(folder, "data.npy", "label.npy"),
@@ -66,12 +66,12 @@ def train(folder: Path, resume: bool) -> None:
     with iter(loader) as batches:
         parameters = new_parameters()
         if resume:
-            # It counts samples, so it does not matter how many processes or devices there are.
+            # The state counts samples, so it does not depend on the number of processes or devices.
             batches.set_state(json.loads((folder / "loader.json").read_text()))
             parameters = dict(np.load(folder / "parameters.npz"))
         parameters = jax.device_put(parameters, NamedSharding(mesh, PartitionSpec()))
         while batches.step < STEPS:
-            batch = next(batches)  # global arrays, of which this process read what its devices hold
+            batch = next(batches)  # global arrays; this process read only the rows of its devices
             parameters, loss = train_step(parameters, batch)
             losses[batches.step] = float(loss)
             if batches.step == CHECKPOINT and jax.process_index() == 0:
@@ -92,7 +92,7 @@ def join_and_train(port: str, processes: str, process: str, folder: str, resume:
 
 
 def launch(folder: Path, processes: int, devices: int, *, resume: bool = False) -> dict[int, float]:
-    """Start this program once for every host, wait for all of them, and tell what they did."""
+    """Start this program once for every host, wait for all of them, and return their reports."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -103,7 +103,7 @@ def launch(folder: Path, processes: int, devices: int, *, resume: bool = False) 
         for process in range(processes):
             words = [port, processes, process, folder, "resume" if resume else "start"]
             command = [sys.executable, __file__, "host", *map(str, words)]
-            # The library with which CPUs talk to each other reports every connection.
+            # The library of JAX for communication on CPUs reports every connection.
             hosts.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
         end = time.monotonic() + PATIENCE
         while any(host.poll() is None for host in hosts):
@@ -144,7 +144,7 @@ def main(processes: int = 2, devices: int = 2) -> None:
 
     difference = max(abs(after[step] - before[step]) for step in after)
     print(f"\nlargest difference between the losses: {difference:.1e}")
-    # The same rows with the same augmentation; only the order in which devices add numbers may be another.
+    # Rows and augmentation are the same; only the order in which devices add numbers may differ.
     if difference > 1e-5:
         sys.exit("these are not the same losses")
 

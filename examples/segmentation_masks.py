@@ -1,4 +1,4 @@
-"""Images with masks and boxes through crops, flips, rotations and colours: all three stay on top of one another.
+"""Images with masks and boxes through crops, flips, rotations and colours: all three stay aligned.
 
     python segmentation_masks.py --sheet sheet.png
 
@@ -21,12 +21,12 @@ Batch = dict[str, Array]
 
 SIZE, SHAPES = 96, 3
 GROUND, DISC, RECTANGLE = range(3)
-# Grey, reddish and bluish: also when an op changed the colours, the mask can be told from the image.
+# Grey, reddish and bluish: the mask can be told from the image even after an op on colours.
 COLOURS = np.array([[60, 60, 60], [230, 60, 60], [60, 60, 230]])
 
 
 def make_scenes(rows: int, seed: int = 0) -> tuple[Array, Array, Array]:
-    """Images, masks of classes, and boxes (left, top, right, bottom) around the shapes; rows of zeros are no box."""
+    """Return images, class masks, and boxes (left, top, right, bottom) of the shapes; rows of zeros are padding."""
     random = np.random.default_rng(seed)
     masks = np.full((rows, SIZE, SIZE), GROUND, np.uint8)
     boxes = np.zeros((rows, SHAPES, 4), np.float32)
@@ -63,14 +63,14 @@ def loader_of(scenes: tuple[Array, Array, Array], batch_size: int) -> lx.DataLoa
 
 
 def agreement(image: Array, mask: Array) -> float:
-    """The share of pixels whose colour is that of their class in the mask."""
+    """Return the share of pixels whose colour is that of their class in the mask."""
     red, green, blue = np.moveaxis(image.astype(int), -1, 0)
     classes = np.select([red - green > 40, blue - green > 40], [DISC, RECTANGLE], GROUND)
     return float((classes == mask[..., 0]).mean())
 
 
 def share_in_boxes(batch: Batch) -> float:
-    """The share of the pixels of all shapes that lie in one of the boxes that are valid."""
+    """Return the share of the pixels of all shapes that are in a valid box."""
     found = total = 0
     for mask, boxes, valid in zip(batch["mask"], batch["boxes"], batch["boxes_valid"], strict=True):
         y, x = np.nonzero(mask[..., 0])
@@ -82,7 +82,7 @@ def share_in_boxes(batch: Batch) -> float:
 
 
 def save_sheet(path: Path, batches: Sequence[Batch]) -> None:
-    """Images in one row and masks in the next, with the boxes drawn on both."""
+    """Return a sheet of images in one row and masks in the next, with the boxes drawn on both."""
     from PIL import Image, ImageDraw
 
     sheet = Image.new("RGB", (8 * 68, 2 * 68 * len(batches)), "white")
@@ -115,10 +115,10 @@ def main() -> None:
     print(f"the mask is right for {right:.1%} of the pixels, that of other images for {wrong:.1%}")
     print(f"{share_in_boxes(batch):.1%} of the shapes are in their boxes")
     left, boxes = batch["boxes_valid"].sum(), batch["boxes_valid"].size
-    print(f"{left} of {boxes} boxes are left, the others were padding or are out of the image")
+    print(f"{left} of {boxes} boxes are left, the others are padding or outside of the image")
     if options.sheet is not None:
         save_sheet(options.sheet, [batch, loader.batch(1)])
-        print(f"drawn into {options.sheet}")
+        print(f"sheet written to {options.sheet}")
 
 
 if __name__ == "__main__":

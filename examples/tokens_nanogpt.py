@@ -1,4 +1,4 @@
-"""Train a small character model on random windows of a file of tokens, stop in the middle, and go on exactly there.
+"""Train a small character model on random windows of a file of tokens, stop in the middle, and resume exactly there.
 
 The text is made up of a few words. A file of nanoGPT's prepare.py (train.bin, uint16) is read the same way:
     TokenDataset("train.bin", length=256, stride=1, dtype=np.uint16)
@@ -23,7 +23,7 @@ WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "i
 
 
 def write_tokens(path: Path, words: int, seed: int = 0) -> list[str]:
-    """A text of random words as a raw file of uint16, and its characters."""
+    """Write a text of random words as a raw file of uint16; return it and its characters."""
     text = " ".join(np.random.default_rng(seed).choice(WORDS, words))
     characters = sorted(set(text))
     numbers = {character: number for number, character in enumerate(characters)}
@@ -32,7 +32,7 @@ def write_tokens(path: Path, words: int, seed: int = 0) -> list[str]:
 
 
 class CharacterModel(nnx.Module):
-    """One block of a transformer: attention of two heads, and two dense layers behind it."""
+    """One block of a transformer: attention of two heads, followed by two dense layers."""
 
     def __init__(self, characters: int, length: int, width: int, rngs: nnx.Rngs) -> None:
         self.token = nnx.Embed(characters, width, rngs=rngs)
@@ -67,7 +67,7 @@ def train(
     batches: LoaderIterator[Batch],
     steps: int,
 ) -> list[float]:
-    """The losses of all steps up to `steps`."""
+    """Return the losses of all steps up to `steps`."""
     losses = []
     while batches.step < steps:
         losses.append(float(train_step(model, optimizer, next(batches))))
@@ -76,7 +76,7 @@ def train(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--words", type=int, default=20_000, help="how long the text is")
+    parser.add_argument("--words", type=int, default=20_000, help="number of words in the text")
     parser.add_argument("--length", type=int, default=32, help="tokens in a window")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--steps", type=int, default=120)
@@ -97,7 +97,7 @@ def main() -> None:
         optimizer = nnx.Optimizer(model, optax.adamw(3e-3), wrt=nnx.Param)
         with iter(loader) as batches:
             losses = train(model, optimizer, batches, options.steps // 2)
-            # What a checkpoint holds: the weights, and a few numbers that say how far the data was read.
+            # Content of a checkpoint: the weights, and a few numbers for the position in the data.
             weights = jax.tree.map(jnp.copy, nnx.state((model, optimizer)))
             state = json.dumps(batches.get_state())
             straight = train(model, optimizer, batches, options.steps)

@@ -23,7 +23,7 @@ def numbers(pattern, text):
 def assert_compared_where_installed(library, output, verdict):
     """The half of the other library runs where that is, and its absence is told where it is not."""
     if importlib.util.find_spec(library) is None:
-        verdict = f"{library} is not installed: only the half of loaderx ran"
+        verdict = f"{library} is not installed: only the part for loaderx ran"
     assert verdict in output
 
 
@@ -32,7 +32,7 @@ def test_what_loadax_did_is_done(run):
     assert_compared_where_installed("loadax", output, "3 batches, equal in both")
     assert output.startswith("loaderx: [[2, 4], [6, 8], [10, 12]]\n")
     assert "sums of the batches: [6, 14, 22]" in output
-    assert "two walks: one is at [3, 4], the other at [1, 2]" in output
+    assert "two iterators: one is at [3, 4], the other at [1, 2]" in output
 
 
 def test_a_process_of_its_own_prints_the_same(run, tmp_path):
