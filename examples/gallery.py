@@ -96,7 +96,7 @@ def with_boxes(photograph: np.ndarray, op: Any) -> np.ndarray:
 
 
 def with_outlines(batch: Any) -> np.ndarray:
-    """The first image of a batch, with its boxes drawn into it, which are fractions of its size."""
+    """Return the first image of a batch, with its boxes drawn into it, which are fractions of its size."""
     picture = Image.fromarray(batch["image"][0])
     pen = ImageDraw.Draw(picture)
     for box in batch["boxes"][0][batch["boxes_valid"][0]] * (picture.size * 2):

@@ -221,7 +221,7 @@ def test_files_that_cannot_be_are_refused(raw, tmp_path):
         TokenDataset(path, 5, dtype=np.uint16, offset=10)
     with pytest.raises(DataError, match="has 0 bytes after the first 200, which is not a whole"):
         TokenDataset(path, 5, dtype=np.uint16, offset=200)
-    with pytest.raises(ArgumentError, match="is a raw file; say what it consists of, such as dty"):
+    with pytest.raises(ArgumentError, match="is a raw file; give its dtype, such as dtype=np"):
         TokenDataset(path, 5)
     with pytest.raises(FileNotFoundError):
         TokenDataset(tmp_path / "missing.bin", 5, dtype=np.uint16)
