@@ -57,7 +57,7 @@ class NPDataset(AddressableSource):
             if not layout.same_as(layouts[0]):
                 raise ArgumentError(
                     f"{names[0]} and {name} have different memory layouts (C and Fortran order, or byte "
-                    "order). Open them as two data sets and concatenate these."
+                    "order). Open them as two data sets and concatenate these with `+`."
                 )
         self._hold(parts, layouts[0])
 

@@ -161,10 +161,10 @@ def test_files_with_other_rows_than_the_first_are_refused(tmp_path, other, words
     assert all(word in str(refusal.value) for word in ["other.npy", *words])
 
 
-def test_files_that_lie_differently_are_refused_with_the_advice_to_add_them(tmp_path):
+def test_files_of_different_layouts_are_refused_with_the_advice_to_concatenate_them(tmp_path):
     np.save(tmp_path / "straight.npy", IMAGES)
     np.save(tmp_path / "fortran.npy", np.asfortranarray(IMAGES))
-    with refused(ArgumentError, "straight.npy", "fortran.npy", "add"):
+    with refused(ArgumentError, "straight.npy", "fortran.npy", "concatenate"):
         NPDataset([tmp_path / "straight.npy", tmp_path / "fortran.npy"])
 
 
