@@ -22,7 +22,7 @@ from loaderx.batch import scheduler
 from loaderx.process import shutdown
 from tests.waiting import join, started, wait_for, wait_until
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 PACKAGE = str(Path(loaderx.__file__).parent)
 
 pytestmark = pytest.mark.timeout(100)
