@@ -197,7 +197,7 @@ NEW_BOXES = {
 }
 
 
-# Ops that make an image of several samples of a batch.
+# Ops that compose an image from several samples of a batch.
 NEW_BATCH = {
     "Mosaic": lambda: [T.Mosaic()],
     "Mosaic filled": lambda: [T.Mosaic((30, 47), (0, 1), fill=3, fill_mask=9)],
@@ -270,7 +270,7 @@ def boxed(op):
 
 
 def numbered(ops):
-    """An image and what may stand next to it, with a mask of the numbers of boxes, and what pastes objects of it."""
+    """Apply ops to an image with its masks, boxes and keypoints, one mask of which has the numbers of boxes."""
     data, _ = together(None)
     blocks = values((4, 5), np.uint8, seed=5) % 5
     data["instances"] = blocks.repeat(5, 1).repeat(5, 2)[:, : SIZE[0], : SIZE[1]]

@@ -500,21 +500,21 @@ def cut_mix_series(first, positions, partners, key, alpha, length, pasted, sampl
 
 
 def meeting_point(rng, probability, low, high, tall, wide):
-    """(row, column), or None where nothing happens."""
+    """Draw (row, column); return None if the op is not applied."""
     if probability < 1 and rng.random() >= probability:
         return None
     return math.floor(rng.uniform(low, high) * tall), math.floor(rng.uniform(low, high) * wide)
 
 
 def four_of(place, partners, samples):
-    """A sample and its partners, in the order of reading."""
+    """Return a sample and its partners, in reading order."""
     return [samples[place], *(samples[partner] for partner in partners)]
 
 
 def mosaic_pixels(
     first, positions, partners, key, probability, low, high, size, result, fill, samples, out
 ):
-    """All four side by side, with a wide margin, and the window of that in which they meet at the drawn point."""
+    """Lay all four out with a wide margin, and cut the window in which they meet at the drawn point."""
     tall, wide = result
     colour = fill.reshape(wide, -1)[0]
     for i, position in enumerate(positions):
@@ -545,7 +545,7 @@ def mosaic_instances(
 
 
 def seen_points(x, begin, size, result):
-    """Points of an image of `size` that begins at (left, top) of a larger one, as far as both show them."""
+    """Return points of an image of `size` that begins at (left, top) of a larger one, if both images show them."""
     x = x.copy()
     low = np.maximum(begin, 0)
     high = np.maximum(np.minimum(np.add(begin, size), result), low)
@@ -570,7 +570,7 @@ def mosaic_points(
         point = meeting_point(Draws(fold(key, position)), probability, low, high, *result)
         rows = [samples[first + i]]
         if point is not None:
-            # Backwards: (left, top) and (width, height).
+            # In reverse order: (left, top) and (width, height).
             corners = [np.subtract(point, size)[::-1] + [across, down] * np.array(size[::-1])
                        for down in (0, 1) for across in (0, 1)]  # fmt: skip
             rows = [
@@ -587,7 +587,7 @@ def mosaic_points(
 
 
 def pasted_values(first, i, positions, partners, key, probability, share, rows, background, masks):
-    """The values of the partner's mask whose pixels are pasted."""
+    """Return the values of the partner's mask whose pixels are pasted."""
     state = fold(key, positions[i])
     if partners[i] == first + i or (probability < 1 and Draws(state).random() >= probability):
         return []
@@ -622,7 +622,7 @@ def paste_instances(
 
 
 def extent(mask):
-    """Left, top, right and bottom of the pixels of a mask."""
+    """Return left, top, right and bottom of the pixels of a mask."""
     rows, columns = np.nonzero(mask)
     return np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1], np.float32)
 
