@@ -181,7 +181,7 @@ def store_keypoint(x: Any, k: Any, across: Any, down: Any, height: Any, width: A
 def move_point(
     x: Any, k: Any, row: Any, column: Any, top: Any, bottom: Any, left: Any, right: Any
 ) -> None:
-    """Point k of an image that begins at (row, column) of another one, where the rest of the arguments show it."""
+    """Move point k of an image that begins at (row, column) of another one, and clip it to the visible part."""
     across, down = np.float64(x[k, 0]) + column, np.float64(x[k, 1]) + row
     if x.shape[1] == 3:
         valid = x[k, 2] > 0 and left <= across < right and top <= down < bottom
