@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks [name ...] [--cases CASE ...] [--report] [--json FILE] [--no-peers]`."""
+"""Command line: `python -m benchmarks [name ...] [--cases CASE ...] [--report] [--json FILE] [--no-peers]`."""
 
 import argparse
 import datetime as dt
@@ -28,13 +28,13 @@ from benchmarks.contestants import CONTESTANTS
 
 
 class Measured(Protocol):
-    """What a benchmark gives."""
+    """Result of a benchmark."""
 
     def table(self) -> str: ...
     def as_dict(self) -> dict[str, object]: ...
 
 
-# Each is told whether the peers take part.
+# Each receives whether the peers take part.
 DETAILS: dict[str, Callable[[bool], Iterable[Measured]]] = {
     "gather": lambda _peers: gather.run(),
     "alone": lambda _peers: alone.run(),
@@ -50,7 +50,7 @@ WORKLOADS = tuple(side_by_side.benchmarks())
 
 
 def machine() -> dict[str, object]:
-    """What a figure depends on besides the code."""
+    """Return the facts that a figure depends on besides the code."""
     packages = ("loaderx", "numpy", "numba", "jax")
     return {
         "system": platform.system(),
@@ -62,7 +62,7 @@ def machine() -> dict[str, object]:
 
 
 def measure(names: Iterable[str], peers: bool, cases: Iterable[str]) -> Iterator[Measured]:
-    """Run the benchmarks named, one after the other, of the catalogue some cases."""
+    """Run the benchmarks named, one after the other; of the catalogue only some cases, if given."""
     contestants = [one for one in CONTESTANTS if peers or one.peer is None]
     side_by_sides = side_by_side.benchmarks(contestants)
     for name in names:
@@ -100,7 +100,7 @@ def main() -> int:
     known = {case.name for _, cases, *_ in catalogue.TABLES for case in cases}
     if options.cases and options.names != ["catalogue"]:
         parser.error(
-            "--cases is about the catalogue alone: `python -m benchmarks catalogue --cases Rotate`."
+            "--cases applies to the catalogue only: `python -m benchmarks catalogue --cases Rotate`."
         )
     if not known.issuperset(options.cases):
         parser.error(
@@ -108,7 +108,7 @@ def main() -> int:
         )
     if options.report and (options.names or options.json or options.no_peers):
         parser.error(
-            "--report is about all workloads and all peers, and says itself where it goes."
+            "--report runs all workloads with all peers and names its file: leave out names, --json and --no-peers."
         )
 
     date = dt.datetime.now(dt.UTC).date().isoformat()
@@ -119,7 +119,7 @@ def main() -> int:
         print(benchmark.table(), end="\n\n", flush=True)
         measured.append(benchmark.as_dict())
         if file is not None:
-            # After each: it takes the better part of an hour, and may be interrupted.
+            # After each: a whole run takes most of an hour, and may be interrupted.
             file.parent.mkdir(exist_ok=True)
             file.write_text(json.dumps(results | {"workloads": measured}, indent=1) + "\n")
     if options.report:

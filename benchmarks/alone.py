@@ -22,7 +22,7 @@ from loaderx import transforms as T  # noqa: N812 - as its users write it
 REPEATS = 7
 THREADS = 2
 PREFETCH = 2
-# Longer than a loader takes to fill its stock of batches after its turn.
+# Longer than a loader takes to fill its queue of batches after its turn.
 PAUSE = 0.3
 ROWS = 1024
 SIZE = 224
@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def run() -> Iterator[Comparison]:
-    """All of them, one after the other."""
+    """Run all of them, one after the other."""
     for benchmark in (normalise, authored, styles):
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loaderx-")))
@@ -41,7 +41,7 @@ def run() -> Iterator[Comparison]:
 
 
 class Loader:
-    """A DataLoader that stays open, as it does in a training loop."""
+    """DataLoader that stays open, as it does in a training loop."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class Loader:
         self.batches = batches
 
     def rate(self) -> float:
-        """Images per second."""
+        """Return images per second."""
         sizes = (len(batch["image"]) for batch in self.iterator)
         answer = timed(sizes, self.batches, PREFETCH + 1)
         return answer["images"] / answer["seconds"]
 
 
 def normalise(folder: Path, stack: ExitStack) -> Comparison:
-    """Nothing but bytes: for each one read, four are written. The copy reads as many as it writes."""
+    """Measure bytes only: for each one read, four are written. The copy reads as many as it writes."""
     batch_size, batches = 256, 12
     image, _ = write_images(folder, ROWS, SIZE)
     loader = Loader({"image": image}, [T.Normalize(MEAN, STD)], batch_size, batches, stack)
@@ -99,7 +99,7 @@ def normalise(folder: Path, stack: ExitStack) -> Comparison:
 
 @lx.transform
 def channel_gain(x: Any, rng: Any, amount: float) -> None:
-    """The example of the README."""
+    """Transform of the README's example."""
     for c in range(x.shape[-1]):
         g = 1 + rng.uniform(-amount, amount)
         for i in range(x.shape[0]):
@@ -109,7 +109,7 @@ def channel_gain(x: Any, rng: Any, amount: float) -> None:
 
 @numba.njit(nogil=True, error_model="numpy")
 def gain_by_hand(images: Any, rows: Any, amount: float, out: Any) -> None:
-    """ToFloat and channel_gain as one writes them without loaderx."""
+    """Apply ToFloat and channel_gain, as written by hand without loaderx."""
     for k in range(rows.shape[0]):
         row, x = images[rows[k]], out[k]
         for i in range(x.shape[0]):
@@ -125,7 +125,7 @@ def gain_by_hand(images: Any, rows: Any, amount: float, out: Any) -> None:
 
 @numba.njit(nogil=True, error_model="numpy")
 def flat_gain_by_hand(images: Any, rows: Any, amount: float, out: Any) -> None:
-    """The same over flat rows of three channels: faster, and harder to get right."""
+    """Apply the same ops over flat rows of three channels: faster, and harder to get right."""
     for k in range(rows.shape[0]):
         row, x = images[rows[k]].reshape(-1), out[k].reshape(-1)
         for p in range(x.shape[0]):
@@ -137,7 +137,7 @@ def flat_gain_by_hand(images: Any, rows: Any, amount: float, out: Any) -> None:
 
 
 def authored(folder: Path, stack: ExitStack) -> Comparison:
-    """A user's transform in a loader, and the same loops written by hand."""
+    """Measure a user's transform in a loader, and the same loops written by hand."""
     batch_size, batches = 64, 32
     image, _ = write_images(folder, ROWS, SIZE)
     images = np.asarray(np.load(image, mmap_mode="r"))
@@ -194,7 +194,7 @@ def array_temporary(x: Any, a: float) -> None:
 
 
 def styles(folder: Path, stack: ExitStack) -> Comparison:
-    """What a transform costs by the way it is written: a chain of COPIES of it, less a chain of none."""
+    """Measure a transform by the way it is written: a chain of COPIES of it, minus a chain of none."""
     batch_size, batches = 64, 16
     image, _ = write_images(folder, ROWS, SIZE)
     none = Loader({"image": image}, [T.ToFloat()], batch_size, batches, stack)
@@ -204,7 +204,7 @@ def styles(folder: Path, stack: ExitStack) -> Comparison:
         many = Loader({"image": image}, chain, batch_size, batches, stack)
         samples, rows = _first(many)
         np.testing.assert_allclose(samples, rows / 255 * 1.01**COPIES, rtol=1e-5)
-        # A thread makes one in THREADS samples, and so takes that much longer for each.
+        # A thread makes one in THREADS samples, so each takes that many times as long.
         return lambda: 1e6 * THREADS * (1 / many.rate() - 1 / none.rate()) / COPIES
 
     contestants = {
@@ -218,16 +218,16 @@ def styles(folder: Path, stack: ExitStack) -> Comparison:
 
 
 class _Threads:
-    """THREADS threads that fill arrays of a batch, each its part of every batch."""
+    """Pool of THREADS threads that fill arrays of a batch, each its part of every batch."""
 
     def __init__(self, batch_size: int, batches: int, stack: ExitStack) -> None:
-        # As many as a loader has in use; touched here, so that their pages are there.
+        # As many as a loader uses; written here, so that their pages are allocated.
         self.outs = [np.ones((batch_size, SIZE, SIZE, 3), np.float32) for _ in range(PREFETCH + 2)]
         self.batches = batches
         self.pool = stack.enter_context(ThreadPoolExecutor(THREADS))
 
     def rate(self, fill: Callable[[Floats, slice, int], None]) -> float:
-        """Samples per second; the threads do not wait for each other."""
+        """Return samples per second; the threads do not wait for each other."""
         size = len(self.outs[0])
 
         def fill_parts(thread: int) -> None:
@@ -241,13 +241,13 @@ class _Threads:
 
 
 def _first(loader: Loader) -> tuple[Images, Images]:
-    """The first samples, and the rows they were made of."""
+    """Return the first samples, and the rows from which they were made."""
     rows = np.load(loader.image, mmap_mode="r")[loader.loader.indices(0)[:8]]
     return loader.loader.batch(0)["image"][:8], rows
 
 
 def _check_gain(samples: Images, rows: Images) -> None:
-    """Refuse samples that are not their rows times one gain per channel."""
+    """Raise if samples are not their rows times one gain per channel."""
     gain = np.asarray(samples, np.float64).sum(axis=(1, 2)) / (rows / 255).sum(axis=(1, 2))
     if np.abs(gain - 1).max() > AMOUNT or np.ptp(gain) < AMOUNT / 10:
         raise ValueError(f"the gains of channels are {gain}, not drawn from 1 +- {AMOUNT}.")

@@ -1,4 +1,4 @@
-"""Every image op alone, and pipelines of them: against AlbumentationsX, NumPy and OpenCV by hand, and DALI."""
+"""Catalogue: every image op alone, and pipelines, against AlbumentationsX, NumPy and OpenCV by hand, and DALI."""
 
 import statistics
 import tempfile
@@ -34,14 +34,14 @@ from loaderx.spec import Spec
 
 IMAGES = 64
 REPEATS = 7
-SECONDS = 0.15  # that a contestant works for one figure
+SECONDS = 0.15  # seconds of work for one figure
 FIRST_REPEATS = 3
 THREADS = (1, 2)
 
 LOADERX = "loaderx"
 ALBUMENTATIONS, BY_HAND, DALI = "albumentationsx", "by hand", "DALI"
 PEDALBOARD = "pedalboard"
-# The environment and the worker of each.
+# The environment and the worker of each peer.
 PEERS = {
     ALBUMENTATIONS: ("albumentations", "albumentations_worker"),
     BY_HAND: ("albumentations", "by_hand_worker"),
@@ -53,31 +53,31 @@ SOUND_PEERS = {
     DALI: ("dali", "dali_catalogue_worker"),
 }
 Workers: TypeAlias = Mapping[str, tuple[str, str]]
-# Of what is drawn, mean and standard deviation over all images are compared: so many grey levels are three standard
-# deviations of the difference, where the brightness of images is drawn.
+# If numbers are drawn, mean and standard deviation over all images are compared. This many grey levels are three
+# standard deviations of the difference if the brightness of images is drawn.
 MOMENTS = 15.0
 LARGE = (str(of.LARGE),)
 
 
 @dataclass(frozen=True)
 class Case:
-    """Work that all contestants know by its name."""
+    """Workload that all contestants know by its name."""
 
     name: str
     transforms: Callable[[], Any]
-    # How far results may be apart, in grey levels, for this share of the values. None: numbers are drawn, of which
-    # everybody draws others, and so only MOMENTS are compared.
+    # The largest difference of results in grey levels, for this share of the values. None: contestants draw different
+    # numbers, so only MOMENTS are compared.
     tolerance: float | None = None
     share: float = 1.0
-    # Peers that define the op in another way, and which: they are measured, their results are not compared.
+    # Peers that define the op in another way, and how: they are measured, but their results are not compared.
     differs: Mapping[str, str] = field(default_factory=dict)
-    # Which arrays of `Data` a sample is taken from.
+    # The arrays of `Data` from which a sample is taken.
     inputs: tuple[str, ...] = (str(of.SIZE),)
-    # A grey level, where values are floats.
+    # One grey level, if values are floats.
     level: float = 1 / 255 / min(STD)
 
     def compare(self, ours: Array, theirs: Array) -> None:
-        """Refuse a contestant that does something else."""
+        """Raise if the results of a contestant differ from ours."""
         if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
             raise ValueError(
                 f"gives {theirs.dtype}{list(theirs.shape[1:])}, not {ours.dtype}{list(ours.shape[1:])}"
@@ -92,11 +92,10 @@ class Case:
                 )
         else:
             for moment in (np.mean, np.std):
-                apart = abs(moment(ours, dtype=np.float64) - moment(theirs, dtype=np.float64))
-                if apart > MOMENTS * level:
-                    raise ValueError(
-                        f"its {moment.__name__} is {apart / level:.0f} levels off ours"
-                    )
+                mine, other = (float(moment(x, dtype=np.float64)) for x in (ours, theirs))
+                levels = abs(mine - other) / level
+                if levels > MOMENTS:
+                    raise ValueError(f"its {moment.__name__} is {levels:.0f} levels off ours")
 
 
 def normalize() -> Any:
@@ -104,7 +103,7 @@ def normalize() -> Any:
 
 
 def resized_crop(area: tuple[float, float]) -> Any:
-    """Without antialiasing, which the others do not do."""
+    """Crop and resize without antialiasing, which the others do not have."""
     return T.RandomResizedCrop(of.SIZE, scale=area, ratio=of.RATIO, antialias=False)
 
 
@@ -117,11 +116,11 @@ def median(size: int) -> Any:
 
 
 def exactly(value: float) -> tuple[float, float]:
-    """A range of one number."""
+    """Return a range of one number."""
     return value, value
 
 
-# At the rim, where half a pixel is outside, definitions differ a little.
+# At the border, where half a pixel is outside, definitions differ a little.
 WARPED: dict[str, Any] = {"tolerance": 1, "share": 0.99}
 LINEAR_HUE = "turns colours linearly, not along the circle of hues"
 OPS = (
@@ -187,7 +186,7 @@ OPS = (
         "Sharpness",
         lambda: [T.Sharpness(exactly(of.SHARPNESS))],
         tolerance=1,
-        share=0.98,  # Pillow leaves the rim as it is
+        share=0.98,  # Pillow leaves the border unchanged
         differs={ALBUMENTATIONS: "another kernel"},
     ),
     Case("GaussianBlur", lambda: [T.GaussianBlur(of.SIGMA, of.KERNEL)], tolerance=1),
@@ -322,7 +321,7 @@ OPS = (
 
 
 def recordings(rows: int, moments: int, seed: int, fading: float = 0.0) -> Array:
-    """Sounds with the spectrum of speech and music: the higher, the weaker; `fading` is in moments."""
+    """Return sounds with the spectrum of speech and music: the higher, the weaker; `fading` is in moments."""
     random = np.random.default_rng(seed)
     frequencies = np.maximum(np.fft.rfftfreq(moments, 1 / of.SAMPLE_RATE), 50)
     spectra = np.fft.rfft(random.normal(size=(rows, moments))) / frequencies
@@ -340,7 +339,7 @@ def rooms() -> Array:
 
 
 def sound_case(name: str, op: Callable[[], Any], inputs: str = "sounds", **options: Any) -> Case:
-    """Of sounds, whose level is a thousandth."""
+    """Return a case of sounds, with a thousandth as one level."""
     return Case(name, lambda: [op()], inputs=(inputs,), **{"level": 1e-3, **options})
 
 
@@ -395,7 +394,7 @@ SOUNDS = (
         lambda: T.LogMel(sample_rate=of.SAMPLE_RATE),
         tolerance=0.1,
         share=0.99,
-        level=1.0,  # decibel
+        level=1.0,  # decibels
     ),
     sound_case("TimeMask", lambda: T.TimeMask(of.MASKED), "spectra"),
     sound_case("FreqMask", lambda: T.FreqMask(of.MASKED), "spectra"),
@@ -444,7 +443,7 @@ PIPELINES = (
 
 
 def photographs(size: int, count: int = IMAGES, seed: int = 0) -> Array:
-    """Images with the spectrum of photographs, correlated channels, and things with edges in front."""
+    """Return images with the spectrum of photographs, correlated channels, and objects with edges in front."""
     random = np.random.default_rng(seed)
     down, across = np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None]
     amplitude = 1 / np.maximum(np.hypot(down, across), 1 / size) ** 1.2
@@ -470,7 +469,7 @@ def photographs(size: int, count: int = IMAGES, seed: int = 0) -> Array:
 
 
 class Data:
-    """The samples of a run, in memory and in files for the peers, and recordings that ops draw from."""
+    """Samples of a run, in memory and in files for the peers, and recordings that ops draw from."""
 
     def __init__(self, folder: Path) -> None:
         large = photographs(of.LARGE)
@@ -490,7 +489,7 @@ class Data:
 
 
 class Compiled:
-    """The chains of a case, called in threads that each have their part of a batch, into arrays that exist."""
+    """Chains of a case, called in threads that each have their part of a batch, into preallocated arrays."""
 
     def __init__(self, case: Case, data: Data, stack: ExitStack) -> None:
         transforms = case.transforms()
@@ -512,12 +511,12 @@ class Compiled:
         self.position = 0
 
     def result(self) -> Array:
-        """What becomes of the images."""
+        """Return the results for all samples."""
         self.run(1, 1)
         return self.outs["image"].copy()
 
     def run(self, threads: int, rounds: int) -> float:
-        """Seconds for `rounds` times all images; every time other numbers are drawn."""
+        """Return seconds for `rounds` times all samples; every time other numbers are drawn."""
         first = self.position
         self.position += rounds * IMAGES
 
@@ -537,7 +536,7 @@ class Compiled:
 
 
 class Rivals:
-    """The peers, opened when they are asked first, and again after one ended."""
+    """Peers, opened at their first request, and again after one ended."""
 
     def __init__(self, data: Data, stack: ExitStack, peers: Workers) -> None:
         self.data = data
@@ -548,7 +547,7 @@ class Rivals:
         self.absent: dict[str, str] = {}
 
     def ask(self, name: str, do: str, **arguments: Any) -> dict[str, Any]:
-        """An answer of a peer; one that fails is closed."""
+        """Return the answer of a peer; close a peer that fails."""
         peer, _ = self._peer(name)
         try:
             return peer.ask(do, **arguments)
@@ -558,7 +557,7 @@ class Rivals:
             raise
 
     def having(self, case: str) -> list[str]:
-        """The peers that have the op."""
+        """Return the peers that have the op."""
         found = []
         for name in self.names:
             try:
@@ -570,13 +569,13 @@ class Rivals:
         return found
 
     def result(self, name: str, case: Case) -> Array:
-        """What becomes of the samples."""
+        """Return the results for all samples."""
         file = str(self.data.folder / "result.npy")
         self.ask(name, "result", case=case.name, inputs=case.inputs, file=file)
         return np.load(file)
 
     def run(self, name: str, case: Case, threads: int, rounds: int) -> float:
-        """Seconds for `rounds` times all samples, by its own clock."""
+        """Return seconds for `rounds` times all samples, by the peer's own clock."""
         asked = {"case": case.name, "inputs": case.inputs, "threads": threads, "rounds": rounds}
         answer = self.ask(name, "run", **asked)
         return float(answer["seconds"])
@@ -593,20 +592,20 @@ class Rivals:
 
 @dataclass(frozen=True)
 class Row:
-    """One case: a comparison per number of threads, and what there is to say about the peers."""
+    """Row of the table: one case, a comparison per number of threads, and remarks about the peers."""
 
     case: str
     comparisons: Mapping[int, Comparison]
     notes: Mapping[str, str]
 
     def fastest(self, threads: int) -> str | None:
-        """The peer of the highest median."""
+        """Return the peer with the highest median."""
         measured = self.comparisons[threads]
         peers = [name for name in measured.samples if name != LOADERX]
         return max(peers, key=measured.median, default=None)
 
     def ratio(self, threads: int) -> float | None:
-        """How many times as fast as the fastest peer, as the median over the rounds."""
+        """Return our speed relative to the fastest peer, as the median over the rounds."""
         peer = self.fastest(threads)
         if peer is None:
             return None
@@ -617,14 +616,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All cases in one table."""
+    """Table of all cases."""
 
     title: str
     peers: list[str]
     rows: list[Row]
-    # Of how many times the fastest peer the summary says who reaches it.
+    # The ratio to the fastest peer that the summary counts as reached.
     goal: float
-    # Cases that loaderx cannot run, and peers that cannot be asked, and why.
+    # Cases that loaderx cannot run and peers that cannot be asked, with reasons.
     missing: Mapping[str, str]
 
     def table(self) -> str:
@@ -652,7 +651,7 @@ class Catalogue:
         return "\n".join(lines)
 
     def summary(self, threads: int) -> str:
-        """How many reach the goal, and who does not."""
+        """Say how many cases reach the goal, and which do not."""
         ratios = {row.case: ratio for row in self.rows if (ratio := row.ratio(threads)) is not None}
         if not ratios:
             return f"{threads} thread(s): no peer took part."
@@ -706,7 +705,7 @@ TABLES: tuple[tuple[str, tuple[Case, ...], Workers, float], ...] = (
 
 
 def run(peers: bool = True, only: Iterable[str] = ()) -> Iterator[Catalogue | Comparison]:
-    """All tables, one after the other, or those with the cases of some names."""
+    """Run all tables, one after the other, or those with the named cases."""
     wanted = set(only)
     for title, cases, workers, goal in TABLES:
         chosen = [case for case in cases if not wanted or case.name in wanted]
@@ -808,7 +807,7 @@ print(json.dumps({{"import": imported - started, "compile": time.perf_counter() 
 
 
 def compilation() -> Comparison:
-    """Seconds that a new process takes for its first call of the SimCLR chain, after its imports."""
+    """Measure the seconds of the first call of the SimCLR chain in a new process, after its imports."""
     script = FIRST.format(size=of.LARGE)
 
     def first(cache: str, what: str = "compile") -> float:

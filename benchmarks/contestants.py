@@ -1,4 +1,4 @@
-"""Who takes part in the side-by-side benchmarks, in which configurations, and how a contestant is asked."""
+"""Contestants of the side-by-side benchmarks: their configurations, and the requests to them."""
 
 import sys
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ WORKERS = 2
 
 @dataclass(frozen=True)
 class Contestant:
-    """A library in one configuration; what that is stands in its worker, with the reasons."""
+    """Library in one configuration, which its worker explains."""
 
     name: str
     library: str  # configurations of one library share a column of the report
     workers: int
     peer: str | None = None  # the environment it needs, unless it runs in this one
-    worker: str = ""  # the module, of one that runs in this environment
-    # Whether it can only be told from another configuration where there is something to compute.
+    worker: str = ""  # the module, if it runs in this environment
+    # Whether it differs from another configuration only if there is something to compute.
     chains_only: bool = False
 
     def start(self, variables: Mapping[str, str] | None = None) -> Peer:
-        """A process of its own; its environment is made if it is not there."""
+        """Start its process; install its environment if it is missing."""
         if self.peer is None:
             python, worker = Path(sys.executable), self.worker
         else:
@@ -64,7 +64,7 @@ LIBRARIES = tuple(dict.fromkeys(contestant.library for contestant in CONTESTANTS
 
 
 class Entry:
-    """A contestant in its process, with a loader over a workload."""
+    """Contestant in its process, with a loader over a workload."""
 
     def __init__(self, contestant: Contestant, peer: Peer) -> None:
         self.contestant, self.peer = contestant, peer
@@ -76,7 +76,7 @@ class Entry:
         self.peer.close()
 
     def restart(self) -> None:
-        """Begin again in a new process: not everyone leaves nothing behind when a loader is closed in an epoch."""
+        """Start a new process: not every loader frees everything if it is closed in an epoch."""
         self.peer.kill()
         self.peer = self.contestant.start()
 
@@ -91,7 +91,7 @@ class Entry:
         )
 
     def check(self) -> dict[str, Any]:
-        """Refuse an epoch that is not the workload's; what is random in it, summarised."""
+        """Raise if an epoch is not the workload's; return a summary of its random part."""
         return self.peer.ask("check")
 
     def rows_per_second(self, seconds: float) -> float:
@@ -103,11 +103,11 @@ class Entry:
         return float(1e6 * answer["seconds"] / answer["batches"])
 
     def seconds_to_open(self, work: Workload) -> float:
-        """A new loader, up to its first batch, which is closed again."""
+        """Return the seconds to open a new loader up to its first batch, and close it again."""
         answer = self.peer.ask("opening", work=asdict(work), workers=self.contestant.workers)
         self.peer.ask("close")
         return float(answer["seconds"])
 
     def train(self, steps: int) -> dict[str, float]:
-        """Seconds of so many steps of training, and those spent waiting."""
+        """Return the seconds of so many steps of training, and those of waiting."""
         return self.peer.ask("train", steps=steps)

@@ -1,6 +1,6 @@
-"""The edit loop: seconds from a changed chain of transforms to its first batch, in a new process after its imports.
+"""Edit loop: seconds from a changed chain of transforms to its first batch, in a new process after its imports.
 
-Each row prepares a cache folder of its own with what a person had run before, then measures what they run next.
+Each row prepares a cache folder of its own with an earlier run, then measures the next run.
 """
 
 import tempfile
@@ -48,14 +48,14 @@ POLICY, ERASING, OWN = "T.RandAugment(2)", "T.RandomErasing()", "vignette(amount
 
 @dataclass(frozen=True)
 class Run:
-    """A program with one chain."""
+    """Program with one chain."""
 
     ops: tuple[str, ...]
     size: int = SIZE
     factor: float = 1.0
 
     def seconds(self, cache: Path) -> float:
-        """Run it with this cache; tell how long its first batch took."""
+        """Run it with this cache; return the seconds to its first batch."""
         script = PROGRAM.format(
             definitions=TRANSFORM.format(factor=self.factor),
             size=self.size,
@@ -74,7 +74,7 @@ def between(*ops: str, size: int = SIZE, factor: float = 1.0) -> Run:
 
 
 WHOLE = between(FLIP, JITTER, BLUR)
-# What a person does -> (what they had run before, what they run now)
+# Edit -> (the earlier runs, the measured run)
 ROWS: dict[str, tuple[list[Run], Run]] = {
     "exchange two ops of a chain": ([WHOLE], between(FLIP, BLUR, JITTER)),
     "add GaussianBlur for the first time": ([between(FLIP, JITTER)], WHOLE),
@@ -93,7 +93,7 @@ ROWS: dict[str, tuple[list[Run], Run]] = {
 
 
 def run() -> Iterator[Comparison]:
-    """Measure every row, with fresh folders in each repeat; the reference is a first batch with all cached."""
+    """Measure every row, with fresh folders in each repeat; the reference is a first batch with everything cached."""
 
     def measured(before: list[Run], now: Run) -> float:
         with tempfile.TemporaryDirectory(prefix="loaderx-") as folder:

@@ -1,4 +1,4 @@
-"""The environments of the peers, made once in `.peers`: `python -m benchmarks.environments [peer ...]`."""
+"""Environments of the peers, installed once in `.peers`: `python -m benchmarks.environments [peer ...]`."""
 
 import argparse
 import hashlib
@@ -14,11 +14,11 @@ from benchmarks.harness import ROOT
 
 PEERS = Path(os.environ.get("LOADERX_PEERS", ROOT / ".peers"))
 
-# What the training loop needs, whoever feeds it.
+# The training loop needs these with any loader.
 TRAINING = ("jax", "flax", "optax")
-# What people write augmentations with, where a loader has none of its own.
+# People write augmentations with these where a loader has none.
 PIXELS = ("opencv-python-headless==5.0.0.93",)
-# Pinned: a later version brings gigabytes of CUDA for what is a CPU benchmark.
+# Pinned: a later version brings gigabytes of CUDA for a CPU benchmark.
 TORCH = ("torch==2.13.0",)
 # FFCV is published as source only: its C++ half is compiled against the last two of these.
 FFCV_SYSTEM = ("build-essential", "pkg-config", "libturbojpeg0-dev", "libopencv-dev")
@@ -27,7 +27,7 @@ FFCV_NEEDS = "numba numpy pandas terminaltables tqdm assertpy fastargs pillow ps
 
 @dataclass(frozen=True)
 class Installation:
-    """What a peer needs, and the environment it shares with those that it goes along with."""
+    """Installation of a peer: its packages, and the environment that it shares with other peers."""
 
     environment: str
     # Each is one call of pip.
@@ -43,7 +43,7 @@ INSTALLATIONS = {
     ),
     "cyreal": Installation("jax", (TRAINING, ("cyreal==0.2.1", "array-record")), "cyreal_worker"),
     "loadax": Installation("jax", (TRAINING, PIXELS, ("loadax==0.2.1",)), "loadax_worker"),
-    # A later beartype refuses its annotations, and nothing happens without torch or beartype.
+    # A later beartype refuses its annotations, and it does not work without torch or beartype.
     "jax-dataloader": Installation(
         "jax", (TRAINING, ("jax-dataloader==0.1.4", "beartype<0.23")), "jax_dataloader_worker"
     ),
@@ -61,11 +61,11 @@ INSTALLATIONS = {
         system=FFCV_SYSTEM,
     ),
     "dali": Installation("dali", (TRAINING, ("nvidia-dali-cuda120==2.4.0",)), "dali_worker"),
-    # Its import name is ours, so it can share no environment with anything of this project.
+    # Its import name is ours, so it can share no environment with this project.
     "upstream": Installation(
         "upstream", (("loaderx==2.8.19",), TRAINING), "upstream_worker", python=(3, 12)
     ),
-    # It does not import without torch, which what is written by hand uses too.
+    # It does not import without torch, which the peers written by hand use too.
     "albumentations": Installation(
         "albumentations",
         (TORCH, PIXELS, ("albumentationsx==2.5.1", "pillow==13.0.0")),
@@ -80,16 +80,16 @@ INSTALLATIONS = {
 
 
 class UnavailableError(RuntimeError):
-    """A peer cannot be installed here; the message says why."""
+    """Failure to install a peer here, with the reason."""
 
 
 def interpreter(peer: str) -> Path:
-    """The Python of a peer's environment, which is made now if it is not there yet."""
+    """Return the Python of a peer's environment, which is installed now if it is missing."""
     installation = INSTALLATIONS[peer]
     folder = PEERS / installation.environment
     python = folder / "bin" / "python"
     wanted = hashlib.sha256(repr(installation).encode()).hexdigest()
-    # Written last, so that an installation that was interrupted begins anew.
+    # Written last, so that an interrupted installation begins anew.
     stamp = folder / f".installed-{peer}"
     if stamp.exists() and stamp.read_text() == wanted:
         return python
@@ -125,7 +125,7 @@ def _run(command: list[str | Path], failure: str) -> None:
 
 
 def _system_packages(packages: tuple[str, ...]) -> None:
-    """Install Debian's packages, if they are not there."""
+    """Install Debian's packages, if they are missing."""
     if not packages:
         return
     query = ["dpkg-query", "--show", "--showformat=${db:Status-Status} ", *packages]
@@ -142,7 +142,7 @@ def _system_packages(packages: tuple[str, ...]) -> None:
 
 @cache
 def _base_python(least: tuple[int, int]) -> str:
-    """An interpreter that is new enough: this one, one on the path, or one of pyenv's."""
+    """Return an interpreter that is new enough: this one, one on the path, or one of pyenv's."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     newer = [f"3.{minor}" for minor in range(least[1], 15)]
     candidates = [
@@ -167,7 +167,7 @@ def _base_python(least: tuple[int, int]) -> str:
 
 
 def main() -> int:
-    """Make the environments of the peers named, or of all."""
+    """Install the environments of the peers named, or of all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.environments", description=__doc__)
     parser.add_argument("peers", nargs="*", metavar="peer", help=f"of {', '.join(INSTALLATIONS)}")
     wanted = parser.parse_args().peers or list(INSTALLATIONS)

@@ -1,4 +1,4 @@
-"""Shuffled gather against what memory gives: 32x32x3 uint8 images and int32 labels, batches of 512, warm files."""
+"""Shuffled gather against memory bandwidth: 32x32x3 uint8 images and int32 labels, batches of 512, warm files."""
 
 import tempfile
 import time
@@ -21,7 +21,7 @@ from loaderx.run.iterator import LoaderIterator
 
 ROWS = 100_000
 BATCH_SIZE = 512
-EPOCHS = 5  # per measurement: a good tenth of a second for the fastest contestant
+EPOCHS = 5  # per measurement: at least a tenth of a second for the fastest contestant
 REPEATS = 9
 THREADS = 2
 REFERENCE = "np.take(out=), one thread"
@@ -38,7 +38,7 @@ class Workload:
     images: Array
     labels: Array
     batches: Sequence[Rows]
-    # As many as a loader has in use with two batches ahead: one alone would stay in the cache.
+    # As many as a loader uses with two batches ahead: a single one would stay in the cache.
     outs: Sequence[Batch]
 
 
@@ -57,17 +57,17 @@ def make_workload(image: Path, label: Path) -> Workload:
 
 
 def np_take(work: Workload, mode: Literal["raise", "clip"] = "raise") -> Iterator[Batch]:
-    """One epoch with np.take, on one thread."""
+    """Yield one epoch with np.take, on one thread."""
     for rows, (images, labels) in zip(work.batches, cycle(work.outs)):
         images, labels = images[: len(rows)], labels[: len(rows)]
-        # "raise", the default, goes through a second buffer, so that an error leaves `out` as it was.
+        # "raise", the default, goes through a second buffer, so that an error leaves `out` unchanged.
         np.take(work.images, rows, axis=0, out=images, mode=mode)
         np.take(work.labels, rows, axis=0, out=labels, mode=mode)
         yield images, labels
 
 
 def contiguous_copy(work: Workload) -> Iterator[Batch]:
-    """One epoch in the order of the file, on one thread: what memory gives without a shuffle."""
+    """Yield one epoch in the order of the file, on one thread: the bandwidth without a shuffle."""
     starts = range(0, ROWS, BATCH_SIZE)
     for start, (images, labels) in zip(starts, cycle(work.outs)):
         rows = slice(start, min(start + BATCH_SIZE, ROWS))
@@ -78,7 +78,7 @@ def contiguous_copy(work: Workload) -> Iterator[Batch]:
 
 
 class BareKernel:
-    """The gather kernel alone: THREADS threads, each with its part of every batch.
+    """Gather kernel alone: THREADS threads, each with its part of every batch.
 
     Addresses, and the views the parts are written to, are made beforehand.
     """
@@ -96,11 +96,11 @@ class BareKernel:
         ]
 
     def run(self) -> None:
-        """One epoch; the threads do not wait for each other."""
+        """Run one epoch; the threads do not wait for each other."""
         self._gather(slice(None))
 
     def batches(self) -> Iterator[Batch]:
-        """One epoch batch by batch, to be checked."""
+        """Yield one epoch batch by batch, to be checked."""
         for step, rows in enumerate(self.work.batches):
             self._gather(slice(step, step + 1))
             images, labels = self.work.outs[step % len(self.work.outs)]
@@ -128,7 +128,7 @@ def _copy_all(steps: Iterable[Iterable[tuple[Rows, int, Bytes]]]) -> None:
 
 
 class WholeLoader:
-    """A DataLoader that stays open, as it does in a training loop."""
+    """DataLoader that stays open, as it does in a training loop."""
 
     def __init__(self, image: Path, label: Path, output: Output, stack: ExitStack) -> None:
         self.loader: DataLoader = DataLoader(
@@ -142,7 +142,7 @@ class WholeLoader:
         self.output = output
 
     def run(self) -> None:
-        """As many images as an epoch has, rounded up to whole batches."""
+        """Gather as many images as an epoch has, rounded up to whole batches."""
         for batch in islice(self.iterator, -(-ROWS // BATCH_SIZE)):
             if self.output == "jax":
                 # Dispatch is asynchronous: a batch counts when it has arrived.
@@ -150,7 +150,7 @@ class WholeLoader:
                 batch["label"].block_until_ready()
 
     def batches(self) -> Iterator[Batch]:
-        """The first epoch; its last batch straddles into the next one and is cut."""
+        """Yield the first epoch; its last batch straddles into the next one and is cut."""
         left = ROWS
         with iter(self.loader) as iterator:
             while left > 0:
@@ -200,14 +200,14 @@ def run() -> Iterator[Comparison]:
 
 
 def check_equal(expected: str, digests: Mapping[str, str]) -> None:
-    """Refuse to compare the speed of contestants that do not deliver the same rows."""
+    """Raise if contestants do not deliver the same rows, because their speeds are then not comparable."""
     wrong = [name for name, digest in digests.items() if digest != expected]
     if wrong:
         raise ValueError(f"an epoch of {wrong} does not hold the rows of the files, once each.")
 
 
 def _rate(epoch: Callable[[], None]) -> Contestant:
-    """Images per second over EPOCHS epochs."""
+    """Return images per second over EPOCHS epochs."""
 
     def measure() -> float:
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""How a figure grows: opening with the number of rows, throughput with the size of a batch."""
+"""Growth of a figure: opening with the number of rows, throughput with the size of a batch."""
 
 import statistics
 import tempfile
@@ -20,22 +20,22 @@ ROWS = tuple(10**power for power in range(3, 10))
 BATCH_SIZES = (1, 4, 16, 64, 256, 1_024, 4_096, 8_192)
 REPEATS = 3
 SECONDS = 0.25
-# Seconds. Who takes longer to open, or to write a format of its own, is not asked for ten times as many rows.
+# Seconds. A contestant that takes longer to open, or to write its own format, is not asked for ten times as many rows.
 PATIENCE, WRITING = 3.0, 20.0
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The figures of several contestants at growing sizes."""
+    """Figures of several contestants at growing sizes."""
 
     name: str
     title: str
     unit: str
-    size: str  # what grows
+    size: str  # the quantity that grows
     lower_is_better: bool
-    # series[contestant][size]: what was measured
+    # # series[contestant][size]: the figures
     series: Mapping[str, Mapping[int, Sequence[float]]]
-    # Who took no part, or stopped, and why.
+    # Contestants that took no part, or stopped, and why.
     absent: Mapping[str, str] = field(default_factory=dict)
 
     def medians(self, contestant: str) -> dict[int, float]:
@@ -75,11 +75,11 @@ class Growth:
 def growth_of_rows(
     contestants: Sequence[Contestant], rows: Sequence[int] = ROWS, repeats: int = REPEATS
 ) -> Growth:
-    """Seconds to open a shuffled loader over so many rows of one byte, up to its first batch."""
+    """Measure the seconds to open a shuffled loader over so many rows of one byte, up to its first batch."""
     work = replace(SMALL, dtype="uint8", shape=(), batch_size=512)
 
     def sized(count: int, folder: Path) -> Workload:
-        """Sparse files, for what is in them nobody looks at; read once, as a page of a hole takes long at first."""
+        """Write sparse files, whose content does not matter; read once, as the first read of a hole is slow."""
         grown = replace(work, rows=count, folder=str(folder))
         for file, dtype in ((grown.data, np.uint8), (grown.label, np.int32)):
             np.lib.format.open_memmap(file, mode="w+", dtype=dtype, shape=(count,))
@@ -114,7 +114,7 @@ def growth_of_batch(
     repeats: int = REPEATS,
     work: Workload = SMALL,
 ) -> Growth:
-    """Rows per second of a shuffled gather in batches of so many rows."""
+    """Measure rows per second of a shuffled gather in batches of so many rows."""
     with tempfile.TemporaryDirectory(prefix="loaderx-") as files:
         written = write(work, Path(files))
 
@@ -152,7 +152,7 @@ def _grow(
     measure: Callable[[Entry, Workload], Callable[[], float]],
     repeats: int,
 ) -> Growth:
-    """Ask everyone at each size, in interleaved repeats; who fails or takes too long is not asked again."""
+    """Ask every contestant at each size, in interleaved repeats; one that fails or is too slow is not asked again."""
     series: dict[str, dict[int, Sequence[float]]] = {}
     absent: dict[str, str] = {}
     with ExitStack() as stack:
@@ -185,7 +185,7 @@ def _ask(
     size: int,
     series: dict[str, dict[int, Sequence[float]]],
 ) -> dict[str, str]:
-    """Figures of one size, into `series`; who is not to be asked again, and why."""
+    """Write the figures of one size to `series`; return the contestants to stop asking, and why."""
     figures: dict[str, list[float]] = {name: [] for name in entries}
     calls: dict[str, Callable[[], float]] = {}
     ended: dict[str, str] = {}
@@ -208,7 +208,7 @@ def _ask(
                 ended[name] = f"took {wrote:.0f} s to write it in its own format"
             elif patient and figure > PATIENCE:
                 ended[name] = f"took {figure:.3g} s"
-            # Once is enough of those who take that long, and so the turn that warms up counts.
+            # One turn is enough for such slow contestants, so their warm-up counts.
             if turn > 0 or name in ended:
                 figures[name].append(figure)
     for name, measured in figures.items():

@@ -23,7 +23,7 @@ Contestant = Callable[[], float]
 
 @dataclass(frozen=True)
 class Comparison:
-    """The figures of several contestants at one workload, in the order they were measured."""
+    """Figures of several contestants at one workload, in the order they were measured."""
 
     title: str
     unit: str
@@ -38,10 +38,10 @@ class Comparison:
         return statistics.median(self.samples[name])
 
     def ratio(self, name: str) -> float:
-        """The median over the rounds of this contestant's figure over the reference's.
+        """Return the median over the rounds of this contestant's figure over the reference's.
 
-        Both figures of a round saw the same machine, so a neighbour who comes and goes between
-        rounds moves the medians but hardly this.
+        Both figures of a round saw the same machine, so other load that changes between rounds moves the medians but
+        hardly this.
         """
         pairs = zip(self.samples[name], self.samples[self.reference], strict=True)
         return statistics.median(figure / reference for figure, reference in pairs)
@@ -94,9 +94,9 @@ def interleave(
 ) -> Comparison:
     """Run A, B, C, A, B, C, ..., after one round that is not counted.
 
-    The pause lets the threads of one contestant go to sleep (OpenMP's spin for a while after
-    their last loop) before the next one is measured. A contestant that fails, unless it is the
-    reference, joins the `absent`, which the table names.
+    The pause lets the threads of one contestant go to sleep (OpenMP's spin for a while after their last loop) before
+    the next one is measured. A contestant that fails, unless it is the reference, is added to `absent`, which the table
+    lists.
     """
     if reference not in contestants:
         raise ValueError(f"`reference` (={reference!r}) must be one of {list(contestants)}.")
@@ -119,13 +119,13 @@ def interleave(
 
 
 def reason(error: Exception) -> str:
-    """The last line of an error, for a table."""
+    """Return the last line of an error, for a table."""
     lines = str(error).strip().splitlines()
     return lines[-1] if lines else type(error).__name__
 
 
 def status(words: str) -> None:
-    """Long work says where it is."""
+    """Report the progress of long work on stderr."""
     print(f"{time.strftime('%H:%M:%S')} {words}", file=sys.stderr, flush=True)
 
 
@@ -135,7 +135,7 @@ def in_new_process(
     variables: Mapping[str, str] | None = None,
     timeout: float = 300.0,
 ) -> dict[str, Any]:
-    """Run a script in a process of its own; the last line it prints is its answer in JSON."""
+    """Run a script in a process of its own; return its answer, the last line it prints, in JSON."""
     done = subprocess.run(
         [python, "-c", script],
         cwd=ROOT,
@@ -152,10 +152,10 @@ def in_new_process(
 
 
 class Peer:
-    """A contestant in another environment: a process that answers a JSON line with a JSON line.
+    """Contestant in another environment: a process that answers a JSON line with a JSON line.
 
-    Between an answer and the next request it is stopped, with its own processes: what it prefetches
-    then would be done in somebody else's turn.
+    Between an answer and the next request it is stopped, with its own processes: otherwise it would prefetch in the
+    turn of another contestant.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Peer:
             self._process.stdin.flush()
         except BrokenPipeError as error:
             raise RuntimeError(self._last_words(do)) from error
-        # An exception in one of FFCV's threads leaves its consumer waiting for ever.
+        # An exception in one of FFCV's threads leaves its consumer waiting forever.
         ready, _, _ = select.select([self._process.stdout], [], [], self.timeout)
         if not ready:
             raise TimeoutError(f"{self.module} gave no answer to {do!r} in {self.timeout:g} s.")
@@ -200,16 +200,19 @@ class Peer:
         return answer
 
     def memory(self) -> int:
-        """Bytes that only this process and its own hold: what is left when all files are dropped from the cache."""
+        """Return the bytes that only this process and its own hold, without the pages of files."""
         return sum(_own_bytes(process) for process in _processes(self._process.pid))
 
     def kill(self) -> None:
-        """End the process and its own at once, whatever they do."""
+        """Kill the process and its own at once, whatever they do."""
         self._signal(signal.SIGKILL)
         self.close()
 
     def close(self) -> None:
-        """End the process, which ends by itself with its stdin unless it hangs; again, it does nothing."""
+        """Close the process, which ends by itself with its stdin unless it hangs.
+
+        A second call does nothing.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._signal(signal.SIGCONT)
@@ -240,7 +243,7 @@ class Peer:
 
 
 def _processes(group: int) -> Iterator[Path]:
-    """The processes of a group."""
+    """Yield the processes of a group."""
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
@@ -251,13 +254,13 @@ def _processes(group: int) -> Iterator[Path]:
 
 
 def _own_bytes(process: Path) -> int:
-    # Of memory that several processes share, each has its part, so that the parts add up.
+    # Each of several processes that share memory counts its part, so that the parts add up.
     try:
         lines = (process / "smaps_rollup").read_text().splitlines()
     except OSError as error:
         if error.errno != errno.ESRCH:
             raise
-        # It ended, and nobody asked how: it holds nothing any more.
+        # It ended and was not waited for yet: it holds no memory any more.
         return 0
     kilobytes = {line.split(":")[0]: line.split()[1] for line in lines[1:]}
     return 1024 * (int(kilobytes["Pss_Anon"]) + int(kilobytes["Pss_Shmem"]))

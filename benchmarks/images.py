@@ -1,4 +1,4 @@
-"""The images of the chain benchmarks, and what an epoch of a chain must look like, whoever runs it."""
+"""Images of the chain benchmarks, and the checks of an epoch of a chain by any contestant."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +18,7 @@ CROPPED = 224
 CHUNK = 256
 # Two epochs draw different crops: their means and standard deviations differ by less than this.
 TOLERANCE = 0.03
-# Libraries that change colours differ in how they do so, most of all in the hue.
+# Libraries change colours differently, most of all the hue.
 COLOURED_TOLERANCE = 0.2
 
 
@@ -45,7 +45,7 @@ def write_images(folder: Path, rows: int, size: int, seed: int = 0) -> tuple[Pat
 
 
 def epoch_summary(batches: Iterable[tuple[Images, Images]], image: Path) -> dict[str, Any]:
-    """What one epoch of (images, labels) is like, and how it resembles the rows of the file."""
+    """Summarise one epoch of (images, labels), and its similarity to the rows of the file."""
     source = np.load(image, mmap_mode="r")
     labels, of_samples, of_rows, moments = [], [], [], []
     shape: tuple[int, ...] = ()
@@ -79,9 +79,9 @@ def epoch_summary(batches: Iterable[tuple[Images, Images]], image: Path) -> dict
 def check_summary(
     summary: dict[str, Any], expected: dict[str, Any], coloured: bool = False
 ) -> None:
-    """Refuse a contestant whose epoch is not that of the same chain over the same rows.
+    """Raise if the epoch of a contestant is not that of the same chain over the same rows.
 
-    `coloured` tells that colours are changed, so that how light a sample is says less about its row.
+    `coloured` tells that colours are changed, so that the brightness of a sample says less about its row.
     """
     for fact in ("shape", "dtype", "every row once"):
         if summary[fact] != expected[fact]:
@@ -92,18 +92,18 @@ def check_summary(
             raise ValueError(f"{fact} is {summary[fact]}, not about {expected[fact]}")
     if summary["likeness"] < (0.2 if coloured else 0.8):
         raise ValueError(f"images and labels do not match: correlation {summary['likeness']:.2f}")
-    # Half of the images are mirrored, so which side is lighter says nothing about the row.
+    # Half of the images are mirrored, so the lighter side says nothing about the row.
     if abs(summary["handedness"]) > 0.12:
         raise ValueError(f"not half are mirrored: correlation {summary['handedness']:.2f}")
 
 
 def normalised(pixels: Images) -> npt.NDArray[np.float64]:
-    """(pixel / 255 - MEAN) / STD in float64."""
+    """Return (pixel / 255 - MEAN) / STD in float64."""
     return (np.asarray(pixels, np.float64) / 255 - MEAN) / STD
 
 
 def _traits(images: Images) -> Images:
-    """Of each image the mean, and how much lighter its left half is than its right."""
+    """Return for each image the mean, and how much lighter its left half is than its right half."""
     half = images.shape[2] // 2
     left = images[:, :, :half].mean(axis=(1, 2, 3), dtype=np.float64)
     right = images[:, :, half:].mean(axis=(1, 2, 3), dtype=np.float64)

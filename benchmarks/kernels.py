@@ -21,7 +21,7 @@ from loaderx import transforms as T  # noqa: N812 - as its users write it
 REPEATS = 9
 THREADS = 2
 PREFETCH = 2
-# Longer than a loader takes to fill its stock of batches after its turn, and OpenMP's threads to sleep.
+# Longer than a loader takes to fill its queue of batches after its turn, and OpenMP's threads to sleep.
 PAUSE = 0.3
 SECONDS = 0.4
 ROWS = 1024
@@ -31,7 +31,7 @@ Array = npt.NDArray[Any]
 
 
 def run() -> Iterator[Comparison]:
-    """All of them, one after the other."""
+    """Run all of them, one after the other."""
     for benchmark in (gather_small, gather_large, normalize, pipeline, one_sample):
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loaderx-")))
@@ -39,12 +39,12 @@ def run() -> Iterator[Comparison]:
 
 
 def gather_small(_folder: Path, _stack: ExitStack) -> Comparison:
-    """Rows of 3 KB, 512 at once."""
+    """Gather rows of 3 KB, 512 at once."""
     return _gather(rows=100_000, shape=(32, 32, 3), batch_size=512)
 
 
 def gather_large(_folder: Path, _stack: ExitStack) -> Comparison:
-    """Rows of 150 KB, 128 at once."""
+    """Gather rows of 150 KB, 128 at once."""
     return _gather(rows=2_000, shape=(224, 224, 3), batch_size=128)
 
 
@@ -72,7 +72,7 @@ def _gather(rows: int, shape: tuple[int, ...], batch_size: int) -> Comparison:
 
 
 def normalize(_folder: Path, _stack: ExitStack) -> Comparison:
-    """256 images of 224x224x3 from uint8 to float32: bytes written."""
+    """Normalise 256 images of 224x224x3 from uint8 to float32: bytes written."""
     batch = np.random.default_rng(0).integers(0, 256, (256, 224, 224, 3), np.uint8)
     outs = [np.zeros(batch.shape, np.float32) for _ in range(2)]
     mean, std = np.array(MEAN, np.float32), np.array(STD, np.float32)
@@ -101,7 +101,7 @@ def normalize(_folder: Path, _stack: ExitStack) -> Comparison:
 
 
 def pipeline(folder: Path, stack: ExitStack) -> Comparison:
-    """256 rows of 256x256x3 through RandomResizedCrop, flip and normalise, by a loader and by a call."""
+    """Run 256 rows of 256x256x3 through RandomResizedCrop, flip and normalise, by a loader and by a call."""
     batch_size = 256
     image, _ = write_images(folder, ROWS, 256)
     chain = [T.RandomResizedCrop(CROPPED), T.RandomFlip(), T.Normalize(MEAN, STD)]
@@ -143,11 +143,11 @@ def pipeline(folder: Path, stack: ExitStack) -> Comparison:
 
 @numba.njit(nogil=True)
 def nothing(image: Array, out: Array) -> None:
-    """What a call of any compiled function costs."""
+    """Do nothing: the cost of calling any compiled function."""
 
 
 def one_sample(_folder: Path, _stack: ExitStack) -> Comparison:
-    """One image of 32x32x3 through a pad-4 crop, flip and normalise."""
+    """Run one image of 32x32x3 through a pad-4 crop, flip and normalise."""
     image = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
     out = np.zeros(image.shape, np.float32)
     augment = lx.pipeline([T.RandomCrop(32, pad=PAD), T.RandomFlip(), T.Normalize(MEAN, STD)])
@@ -165,13 +165,13 @@ def one_sample(_folder: Path, _stack: ExitStack) -> Comparison:
 def _steps(
     way: Callable[[Any, Any], object], batches: Sequence[Any], outs: Sequence[Array]
 ) -> Callable[[], object]:
-    """Return what takes the next batch into the next array."""
+    """Return a function that processes the next batch into the next array."""
     turns = zip(cycle(batches), cycle(outs))
     return lambda: way(*next(turns))
 
 
 def _rate(step: Callable[[], object], amount: float, first: int = 1) -> Contestant:
-    """Return how much comes in a second, `amount` in each step; the `first` ones are not counted."""
+    """Return the rate of a step that processes `amount`; the `first` steps are not counted."""
 
     def measure() -> float:
         for _ in range(first):

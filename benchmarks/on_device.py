@@ -1,4 +1,4 @@
-"""Epochs over data that lies on the device, as one scan and batch by batch, against Cyreal."""
+"""Epochs over data on the device, as one scan and batch by batch, against Cyreal."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ REPEATS = 3
 
 
 def run(peers: bool) -> Iterator[Comparison]:
-    """The first epoch, later ones, and batches in a Python loop."""
+    """Measure the first epoch, later ones, and batches in a Python loop."""
     own = Own()
     contestants: dict[str, dict[str, Contestant]] = {
         "first": {"loaderx": own.first},
@@ -59,18 +59,18 @@ def run(peers: bool) -> Iterator[Comparison]:
 
 
 class Own:
-    """`DeviceLoader`, asked for the same."""
+    """`DeviceLoader` with the interface of the peer."""
 
     def __init__(self) -> None:
         self.data = numbered_images(ROWS, SHAPE)
 
     def first(self) -> float:
-        """Seconds of the first epoch of a new loader."""
+        """Return the seconds of the first epoch of a new loader."""
         self.loader, self.state = self._make()
         return self.later()
 
     def later(self) -> float:
-        """Seconds of one more epoch."""
+        """Return the seconds of one more epoch."""
         import jax
         import jax.numpy as jnp
 
@@ -82,7 +82,7 @@ class Own:
         return spent
 
     def batches(self) -> float:
-        """Microseconds of a batch that a Python loop asks for."""
+        """Return the microseconds of a batch in a Python loop."""
         import jax
 
         loader, state = self._make()
@@ -103,7 +103,7 @@ class Own:
 
 
 def _body(total: Any, batch: Any) -> Any:
-    # It reads every pixel: what nobody reads XLA does not gather.
+    # It reads every pixel: XLA does not gather pixels that are not read.
     return total + batch["image"].sum(dtype=np.uint32), batch["label"]
 
 
@@ -120,14 +120,14 @@ def _microseconds(peer: Peer, jitted: bool, count: int) -> Contestant:
 
 
 def numbered_images(rows: int, shape: Sequence[int]) -> dict[str, Array]:
-    """Images by whose pixels a row is known, and the number of the row as its label."""
+    """Return images whose pixels identify their row, and the number of the row as label."""
     labels = np.arange(rows, dtype=np.int32)
     pixels = (labels % 251).astype(np.uint8).reshape(rows, *(1 for _ in shape))
     return {"image": np.broadcast_to(pixels, (rows, *shape)).copy(), "label": labels}
 
 
 def check_epoch(total: Any, labels: Any, data: dict[str, Array]) -> None:
-    """Refuse an epoch that repeats a row, or whose pixels are not those of its rows."""
+    """Raise if an epoch repeats a row, or if its pixels are not those of its rows."""
     rows = np.asarray(labels).reshape(-1)
     if len(np.unique(rows)) != len(rows) or np.array_equal(rows, np.sort(rows)):
         raise ValueError("the epoch is no shuffle of its rows.")

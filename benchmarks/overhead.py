@@ -26,7 +26,7 @@ seconds = time.perf_counter() - started
 print(json.dumps({{"seconds": seconds, "jax": "jax" in sys.modules}}))
 """
 
-# What is imported before the clock starts is not counted; the backend of JAX starts after it.
+# Imports before the clock starts are not counted; the backend of JAX starts after it.
 FIRST_BATCH = """
 import json, time
 {not_counted}
@@ -50,7 +50,7 @@ print(json.dumps({"seconds": time.perf_counter() - started}))
 
 
 def run() -> Iterator[Comparison]:
-    """All fixed costs, each against its own reference."""
+    """Measure all fixed costs, each against its own reference."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loaderx-")))
         yield imports()
@@ -61,7 +61,7 @@ def run() -> Iterator[Comparison]:
 
 
 def per_batch(folder: Path, stack: ExitStack) -> Comparison:
-    """Microseconds per `next` when there is next to nothing in a batch: one row of 4 bytes."""
+    """Measure microseconds per `next` of a minimal batch: one row of 4 bytes."""
     path = folder / "four_bytes.npy"
     np.save(path, np.arange(100_000, dtype=np.int32))
 
@@ -87,7 +87,7 @@ def per_batch(folder: Path, stack: ExitStack) -> Comparison:
 
 
 def imports() -> Comparison:
-    """Seconds to import loaderx in a new process, next to what it stands on."""
+    """Measure seconds to import loaderx in a new process, next to its dependencies."""
     jax_loaded = in_new_process(IMPORT.format(module="loaderx"))["jax"]
     contestants = {
         f"import {module}": partial(_seconds, IMPORT.format(module=module))
@@ -103,7 +103,7 @@ def imports() -> Comparison:
 
 
 def first_batch(folder: Path) -> Comparison:
-    """Seconds from opening to the first batch of a process, kernels cached, imports done."""
+    """Measure seconds from opening to the first batch of a process, kernels cached, imports done."""
     image, label = write_rows(folder, FEW)
 
     def opened(output: Output, not_counted: str, arrive: str = "pass") -> Contestant:
@@ -115,7 +115,7 @@ def first_batch(folder: Path) -> Comparison:
     contestants: dict[str, Contestant] = {
         "jax.device_put alone": partial(_seconds, FIRST_DEVICE_PUT),
         "loaderx: output='numpy'": opened("numpy", names),
-        # Whatever the import puts off, the first batch pays: this one has both.
+        # The first batch pays for everything that the import defers: this figure has both.
         "loaderx: output='numpy', and its import": opened("numpy", ""),
         "loaderx: output='jax'": opened(
             "jax", f"import jax; {names}", "jax.block_until_ready(batch)"
@@ -131,12 +131,12 @@ def first_batch(folder: Path) -> Comparison:
 
 
 def opening_range() -> Comparison:
-    """Milliseconds to open a shuffled loader over a range and take batch 0."""
+    """Measure milliseconds to open a shuffled loader over a range and read batch 0."""
     return _opening("a range", range)
 
 
 def opening_file(folder: Path) -> Comparison:
-    """The same over .npy files of one byte per row; the large one is sparse."""
+    """Measure the same over .npy files of one byte per row; the large one is sparse."""
     paths = {rows: folder / f"{rows}.npy" for rows in (FEW, MANY)}
     for rows, path in paths.items():
         np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(rows,))
@@ -162,7 +162,7 @@ def _opening(what: str, source: Callable[[int], Any]) -> Comparison:
 
 
 def _microseconds(call: Callable[[], object]) -> Contestant:
-    """Microseconds per call over BATCHES calls."""
+    """Return microseconds per call over BATCHES calls."""
 
     def measure() -> float:
         started = time.perf_counter()

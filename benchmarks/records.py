@@ -1,4 +1,4 @@
-"""ArrayRecord files: what opening and verifying one costs."""
+"""ArrayRecord files: the cost of opening and verifying one."""
 
 import tempfile
 import time
@@ -21,7 +21,7 @@ INDEXED = 1_000_000
 
 @dataclass(frozen=True)
 class Workload:
-    """A file of records."""
+    """File of records."""
 
     what: str
     dtype: str
@@ -38,7 +38,7 @@ WORKLOADS = (
 
 
 def run() -> Iterator[Comparison]:
-    """All of them, one after the other."""
+    """Run all of them, one after the other."""
     for work in WORKLOADS:
         with tempfile.TemporaryDirectory(prefix="loaderx-") as folder:
             yield first_epoch(work, Path(folder))
@@ -47,7 +47,7 @@ def run() -> Iterator[Comparison]:
 
 
 def write(work: Workload, folder: Path) -> Path:
-    """A file of smooth numbers that zstd can do something with, by array_record's own options."""
+    """Write a file of smooth numbers that zstd can compress, by array_record's own options."""
     generator = np.random.default_rng(0)
     file = folder / f"{work.what}.array_record"
     if work.dtype == "uint8":
@@ -63,7 +63,7 @@ def write(work: Workload, folder: Path) -> Path:
 
 
 def first_epoch(work: Workload, folder: Path) -> Comparison:
-    """What verification costs: an epoch of a data set just opened, and the next one."""
+    """Measure verification: an epoch of a data set just opened, and the next one."""
     file = write(work, folder)
 
     def epoch(verify: str, number: int) -> Contestant:
@@ -95,7 +95,7 @@ def first_epoch(work: Workload, folder: Path) -> Comparison:
 
 
 def opening(folder: Path, records: int = INDEXED) -> Comparison:
-    """Opening a file of many small records."""
+    """Measure opening a file of many small records."""
     file = folder / "small.array_record"
     rows = np.arange(records, dtype=np.int64)
     lx.write_array_record(file, rows, compression="uncompressed", progress=False)

@@ -1,6 +1,6 @@
 """Report of a file of results: tables in README.md and docs/benchmarks.md, and charts in docs/charts.
 
-`python -m benchmarks.report benchmarks/results/DATE.json` writes all of them anew.
+`python -m benchmarks.report benchmarks/results/DATE.json` rewrites all of them.
 """
 
 import json
@@ -32,26 +32,26 @@ LIBRARY = {
 }
 PEERS = tuple(library for library in LIBRARIES if library != LOADERX.library)
 OWN, OTHER = "#d9480f", "#adb5bd"
-# Ratios of the same pair differ by this much from run to run: what is closer is no loss.
+# Ratios of the same pair differ by this much from run to run: a smaller difference is not a loss.
 LEVEL = 0.95
 
 Results = Mapping[str, Any]
 
 
 def advantage(comparison: Results, contestant: str) -> float:
-    """How many times as good loaderx is."""
+    """Return the ratio by which loaderx is better; below 1 it is worse."""
     ratio = comparison["contestants"][contestant]["ratio"]
     return float(ratio if comparison["lower is better"] else 1 / ratio)
 
 
 def best(comparison: Results, library: str) -> str | None:
-    """The configuration of a library that does best."""
+    """Return the best configuration of a library."""
     names = [name for name in comparison["contestants"] if LIBRARY[name] == library]
     return min(names, key=lambda name: advantage(comparison, name), default=None)
 
 
 def table(comparisons: Iterable[Results], charts: str) -> str:
-    """Markdown: one row for each workload with a link to its chart, a column for each library."""
+    """Return Markdown: one row for each workload with a link to its chart, a column for each library."""
     lines = [
         f"| | {LOADERX.name} | {' | '.join(PEERS)} |",
         "|---|" + "---:|" * (1 + len(PEERS)),
@@ -77,7 +77,7 @@ def _cell(comparison: Results, library: str) -> str:
 
 
 def losses(results: Results) -> list[str]:
-    """Where somebody is better than loaderx, the worst first."""
+    """List the workloads at which a contestant is better than loaderx, the worst first."""
     found = []
     for comparison in _comparisons(results):
         for library in PEERS:
@@ -91,7 +91,7 @@ def losses(results: Results) -> list[str]:
 
 
 def _smaller_growth(results: Results) -> Iterator[str]:
-    """Sizes at which somebody is better than loaderx."""
+    """Yield the sizes at which a contestant is better than loaderx."""
     for growth in results["workloads"]:
         own = growth.get("series", {}).get(LOADERX.name, {})
         for name, figures in growth.get("series", {}).items():
@@ -106,11 +106,11 @@ def _smaller_growth(results: Results) -> Iterator[str]:
 
 
 def absences(results: Results) -> dict[str, list[str]]:
-    """Why contestants did not run, and at which workloads."""
+    """Return the reasons why contestants did not run, and the workloads."""
     reasons: dict[str, list[str]] = {}
     for measured in results["workloads"]:
         for name, why in measured["absent"].items():
-            # Without the type of the exception that said so.
+            # Without the type of the exception.
             words = re.sub(r"^[\w.]+Error: ", "", why).rstrip(".")
             workloads = reasons.setdefault(f"{LIBRARY.get(name, name)}: {words}", [])
             if measured["name"] not in workloads:
@@ -119,7 +119,7 @@ def absences(results: Results) -> dict[str, list[str]]:
 
 
 def introduction(results: Results) -> str:
-    """When and on what the figures were measured, and how to read a table of them."""
+    """Say when and on which machine the figures were measured, and how to read a table of them."""
     machine = results["machine"]
     facts = f"{machine['cores']} cores, {machine['architecture']}, Python {machine['python']}"
     return (
@@ -131,13 +131,13 @@ def introduction(results: Results) -> str:
 
 
 def summary(results: Results) -> str:
-    """What the README holds between its markers."""
+    """Return the section of the README between its markers."""
     chosen = [one for one in _comparisons(results) if one["name"] in CHOSEN]
     return f"{introduction(results)}\n\n{table(chosen, 'docs/charts')}"
 
 
 def full(results: Results) -> str:
-    """What the page about benchmarks holds between its markers."""
+    """Return the section of the page about benchmarks between its markers."""
     compared = sum(len(comparison["contestants"]) - 1 for comparison in _comparisons(results))
     lines = [
         introduction(results),
@@ -173,7 +173,7 @@ def full(results: Results) -> str:
 
 
 def write_between(markdown: str, file: Path) -> None:
-    """Replace what a file holds between the markers."""
+    """Replace the text of a file between the markers."""
     text = file.read_text()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise ValueError(f"{file} must hold {BEGIN} and {END} once each.")
@@ -190,7 +190,7 @@ def write_report(results: Results) -> None:
 
 
 def write_charts(results: Results, folder: Path) -> None:
-    """A picture for every workload."""
+    """Draw a chart for every workload."""
     for measured in results["workloads"]:
         draw = lines_chart if "series" in measured else bar_chart
         draw(measured, folder / f"{measured['name']}.png")
@@ -198,7 +198,7 @@ def write_charts(results: Results, folder: Path) -> None:
 
 
 def overview_chart(results: Results, file: Path) -> None:
-    """Rates of all libraries relative to loaderx, in their best configurations: a row of dots for each workload."""
+    """Draw rates of all libraries relative to loaderx, in their best configurations: a row of dots per workload."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
@@ -229,7 +229,7 @@ def overview_chart(results: Results, file: Path) -> None:
 
 
 def bar_chart(comparison: Results, file: Path) -> None:
-    """A bar for every contestant, the best first; on a logarithmic scale, for they differ by orders of magnitude."""
+    """Draw a bar for every contestant, the best first, on a logarithmic scale because figures differ by magnitudes."""
     from matplotlib.figure import Figure
 
     contestants = comparison["contestants"]
@@ -253,14 +253,14 @@ def bar_chart(comparison: Results, file: Path) -> None:
 
 
 def lines_chart(growth: Results, file: Path) -> None:
-    """A line for every contestant, with both axes logarithmic."""
+    """Draw a line for every contestant, with both axes logarithmic."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     markers = "osD^vP*Xhd<>p8"
-    # Ten colours would come twice.
+    # Ten colours would repeat.
     axes.set_prop_cycle(color=colormaps["tab20"](range(20)))
     for number, (name, figures) in enumerate(growth["series"].items()):
         own = LIBRARY[name] == LOADERX.library

@@ -1,14 +1,14 @@
-"""The rows every contestant of the gather benchmark delivers, and a digest to tell them apart."""
+"""Rows that every contestant of the gather benchmark delivers, and a digest to tell them apart."""
 
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 Output = Literal["numpy", "jax"]
 
 SHAPE = (32, 32, 3)
@@ -24,7 +24,7 @@ def write_rows(folder: Path, rows: int, seed: int = 0) -> tuple[Path, Path]:
 
 
 def epoch_digest(batches: Iterable[tuple[Array, Array]]) -> str:
-    """One digest for the multiset of (image, label) rows in `batches`, whatever their order."""
+    """Return one digest of the multiset of (image, label) rows in `batches`, in any order."""
     digests = [
         hashlib.blake2b(image.tobytes() + int(label).to_bytes(8), digest_size=16).digest()
         for images, labels in batches

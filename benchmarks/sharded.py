@@ -1,4 +1,4 @@
-"""Batches laid out over 8 CPU devices, against one; and what it costs to go on at a far step.
+"""Batches laid out over 8 CPU devices, against one; and the cost of resuming at a distant step.
 
 The number of devices is fixed when JAX starts, so all of this runs in a process of its own.
 """
@@ -25,7 +25,7 @@ FAR = 10**9
 
 
 def run() -> Iterator[Comparison]:
-    """Both, as the process measured them."""
+    """Run both in a process of their own, and return their figures."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.sharded"],
         cwd=ROOT,
@@ -41,7 +41,7 @@ def run() -> Iterator[Comparison]:
 
 
 def hand_off(stack: ExitStack, row: tuple[int, ...], dtype: str) -> Comparison:
-    """Microseconds per batch, until it has arrived on all devices."""
+    """Measure microseconds per batch, until it has arrived on all devices."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 
@@ -79,7 +79,7 @@ def hand_off(stack: ExitStack, row: tuple[int, ...], dtype: str) -> Comparison:
 
 
 def far_step() -> Comparison:
-    """Milliseconds from `set_state` to the next batch."""
+    """Measure milliseconds from `set_state` to the next batch."""
     import loaderx as lx
 
     loader = lx.DataLoader(np.arange(10**6, dtype=np.int32), batch_size=BATCH_SIZE)

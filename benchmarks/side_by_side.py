@@ -15,7 +15,7 @@ from benchmarks.harness import Comparison, interleave, reason, status
 from benchmarks.workloads import CIFAR, ONE_ROW, SMALL, THROUGHPUT, Workload, same_chain, write
 
 REPEATS = 5
-SECONDS = 0.4  # of one measurement, behind the batches in stock
+SECONDS = 0.4  # of one measurement, after the batches in the queue
 FIRST_REPEATS = 3
 TRAINING_REPEATS = 3
 TRAINING_STEPS = 20
@@ -27,7 +27,7 @@ COLD, CACHED = "loaderx, nothing compiled yet", "loaderx, afterwards"
 def benchmarks(
     contestants: Sequence[Contestant] = CONTESTANTS,
 ) -> dict[str, Callable[[], Comparison | Growth]]:
-    """All of them by name, in the order of the report."""
+    """Return all of them by name, in the order of the report."""
     return {
         **{work.name: partial(throughput, work, contestants) for work in THROUGHPUT},
         "per-batch": partial(per_batch, contestants=contestants),
@@ -42,7 +42,7 @@ def benchmarks(
 def throughput(
     work: Workload, contestants: Sequence[Contestant], repeats: int = REPEATS
 ) -> Comparison:
-    """Rows per second."""
+    """Measure rows per second."""
     with opened(work, contestants) as (entries, absent):
         figures = {name: partial(entry.rows_per_second, SECONDS) for name, entry in entries.items()}
         return interleave(
@@ -59,7 +59,7 @@ def throughput(
 def per_batch(
     work: Workload = ONE_ROW, contestants: Sequence[Contestant] = CONTESTANTS
 ) -> Comparison:
-    """What a batch costs when there is next to nothing in it."""
+    """Measure the cost of a minimal batch."""
     with opened(work, contestants) as (entries, absent):
         figures = {
             name: partial(entry.microseconds_per_batch, SECONDS) for name, entry in entries.items()
@@ -77,7 +77,7 @@ def per_batch(
 
 
 def memory(work: Workload = SMALL, contestants: Sequence[Contestant] = CONTESTANTS) -> Comparison:
-    """Memory of its own that a loader holds, with all its processes, and without the pages of mapped files."""
+    """Measure the memory of a loader with all its processes, without the pages of mapped files."""
     with opened(work, contestants) as (entries, absent):
 
         def megabytes(entry: Entry) -> float:
@@ -102,7 +102,7 @@ def training(
     contestants: Sequence[Contestant] = CONTESTANTS,
     steps: int = TRAINING_STEPS,
 ) -> Comparison:
-    """Part of the time that a Flax training loop waits, in which loader and model share two cores."""
+    """Measure the part of the time that a Flax training loop waits, if loader and model share two cores."""
     work = replace(work, batch_size=min(TRAINING_BATCH, work.batch_size))
     with opened(work, contestants, on_device=True) as (entries, absent):
 
@@ -125,7 +125,7 @@ def training(
 def first_batch(
     work: Workload = CIFAR, contestants: Sequence[Contestant] = CONTESTANTS
 ) -> Comparison:
-    """Seconds from the start of a new process to its first batch, imports and compilation included."""
+    """Measure seconds from the start of a new process to its first batch, imports and compilation included."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loaderx-")))
         work = write(work, folder)
@@ -173,7 +173,7 @@ def _first(
         peer.ask("first")
         return time.perf_counter() - started
     finally:
-        # Its loader is in the middle of an epoch, and not everyone's ends by itself then.
+        # Its loader is in the middle of an epoch, and not every loader then ends by itself.
         peer.kill()
 
 
@@ -189,7 +189,7 @@ def _first_of_cold(contestant: Contestant, work: Workload, folder: Path) -> floa
 def opened(
     work: Workload, contestants: Sequence[Contestant], on_device: bool = False
 ) -> Iterator[tuple[dict[str, Entry], dict[str, str]]]:
-    """The contestants that deliver the workload, each with an open loader; and why the others do not."""
+    """Yield the contestants that deliver the workload, each with an open loader, and why the others do not."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loaderx-")))
         status(f"{work.name}: writing {work.rows:,} rows")

@@ -1,4 +1,4 @@
-"""A Flax training loop that says how long it waited for its data."""
+"""Flax training loop that measures how long it waits for its data."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ WIDTHS = (32, 64)
 
 
 class Network(nnx.Module):
-    """Two convolutions and a linear map: some ten milliseconds per batch of 256 small images."""
+    """Network of two convolutions and a linear map: some ten milliseconds per batch of 256 small images."""
 
     def __init__(self, classes: int, rngs: nnx.Rngs) -> None:
         first, second = WIDTHS
@@ -29,7 +29,7 @@ class Network(nnx.Module):
 
 
 def new_network(classes: int) -> Network:
-    """Compiled in one piece: array by array it takes twice as long."""
+    """Create a network, compiled in one piece: array by array it takes twice as long."""
     network: Network = nnx.jit(lambda: Network(classes, nnx.Rngs(0)))()
     return network
 
@@ -45,7 +45,7 @@ def train_step(model: Network, optimizer: Any, images: jax.Array, labels: jax.Ar
 
 
 def train(batches: Iterator[Batch], steps: int, classes: int) -> dict[str, float]:
-    """Train for so many steps; seconds in all, and those spent waiting for a batch on the device."""
+    """Train for so many steps; return the seconds in all, and those of waiting for a batch on the device."""
     model = new_network(classes)
     optimizer = nnx.Optimizer(model, optax.sgd(0.01), wrt=nnx.Param)
     _step(model, optimizer, batches, classes)  # compiles
@@ -65,5 +65,5 @@ def _step(
     asked = time.perf_counter()
     images, labels = jax.block_until_ready(jax.device_put(tuple(next(batches))))
     waited = time.perf_counter() - asked
-    # Waiting for the step, so that what `next` takes is time in which nothing is computed.
+    # Waits for the step, so that nothing is computed during `next`.
     return float(train_step(model, optimizer, images, labels.reshape(-1) % classes)), waited

@@ -1,4 +1,4 @@
-"""The workloads: rows, batches and chains that every contestant is given, and the proof that it delivers them."""
+"""Workloads: rows, batches and chains that every contestant is given, and the proof that it delivers them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.images import check_summary, epoch_summary, write_images
 from benchmarks.rows import Array
 
-# Token p of a long file of tokens is p modulo this, so that a window proves itself.
+# Token p of a long file of tokens is p modulo this, so that every window can be checked.
 VOCABULARY = 50_021
 CHUNK = 64
 
@@ -20,7 +20,7 @@ Batch = tuple[Array, ...]
 
 @dataclass(frozen=True)
 class Workload:
-    """What a contestant has to deliver: shuffled batches of rows, without end.
+    """Task of a contestant: shuffled batches of rows, without end.
 
     - "rows": `data` is a .npy file of rows and `label` one of int32 numbers, of which the k-th is k; a batch is
       (rows, labels). With a `chain`, the rows are images that go through it.
@@ -35,7 +35,7 @@ class Workload:
     kind: Literal["rows", "records", "windows"]
     dtype: str
     shape: tuple[int, ...]  # of a row; of a window its length
-    rows: int  # of a file of tokens: how many
+    rows: int  # number of rows, or of tokens
     batch_size: int
     chain: Literal["cifar", "imagenet", "simclr"] | None = None
     compression: Literal["zstd", "uncompressed"] = "uncompressed"  # of records
@@ -56,12 +56,12 @@ class Workload:
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> "Workload":
-        """From JSON, in which tuples are lists."""
+        """Return a workload from JSON, in which tuples are lists."""
         return cls(**{**facts, "shape": tuple(facts["shape"])})
 
 
 def images(name: str, title: str, size: int, rows: int, batch_size: int, chain: Any) -> Workload:
-    """Square images that go through a chain."""
+    """Return a workload of square images that go through a chain."""
     return Workload(name, title, "rows", "uint8", (size, size, 3), rows, batch_size, chain)
 
 
@@ -196,7 +196,7 @@ def _rows(work: Workload, start: int, count: int) -> Array:
 
 
 def _write_records(work: Workload, rows: Array) -> None:
-    # By array_record's own writer, with its defaults: what a peer's users have.
+    # By array_record's own writer, with its defaults, as the users of the peers have it.
     from array_record.python.array_record_module import ArrayRecordWriter
 
     writer = ArrayRecordWriter(str(work.data), f"group_size:1,{work.compression}")
@@ -206,7 +206,7 @@ def _write_records(work: Workload, rows: Array) -> None:
 
 
 def check_epoch(work: Workload, batches: Iterable[Batch]) -> dict[str, Any]:
-    """Refuse a contestant that does not deliver the workload; summarise what is random.
+    """Raise if a contestant does not deliver the workload; return a summary of the random part.
 
     Rows must be those of the file to the bit, each once, with their own labels, and not in the order of the file.
     """
@@ -224,7 +224,7 @@ def check_epoch(work: Workload, batches: Iterable[Batch]) -> dict[str, Any]:
 
 
 def same_chain(summary: dict[str, Any], expected: dict[str, Any], work: Workload) -> None:
-    """Refuse a contestant whose random chain is not that of the reference."""
+    """Raise if the random chain of a contestant is not that of the reference."""
     if work.chain is not None:
         check_summary(summary, expected, coloured=work.chain == "simclr")
 

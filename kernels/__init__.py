@@ -7,8 +7,8 @@ from importlib import import_module
 
 from .uninterrupted import import_uninterrupted
 
-# What `numba_internals` imports. Not that module itself: whoever imports it first holds the lock of its import, and
-# the thread would wait for that. NumPy imports `numpy.ma` when Numba first asks for the type of an array.
+# What `numba_internals` imports. Not that module itself: the first thread that imports it holds the lock of its import,
+# and this one would wait for that. NumPy imports `numpy.ma` when Numba first asks for the type of an array.
 PARTS = (
     *("numpy.ma", "numba", "numba.core.registry", "numba.core.caching", "numba.core.event"),
     *("numba.np.arrayobj", "numba.np.linalg", "numba.np.numpy_support", "numba.np.ufunc.dufunc"),
@@ -20,15 +20,15 @@ def _import_numba() -> None:
         import_module(part)
 
 
-# Before any of the kernels: they are compiled by it.
+# Before any of the kernels, since it compiles them.
 import_uninterrupted(_import_numba)
 
 from .numba_internals import load_builtins  # noqa: E402
 
 import_uninterrupted(load_builtins)
 
-# Now, and not when they are first used: in a user's compiled code Numba does not find what a module imports later. None
-# of their files may have one of these names: importing it would hide the function.
+# Now, and not when they are first used: in a user's compiled code Numba does not find what a module imports later. No
+# file of this package may have one of these names: importing it would hide the function.
 from .api import draws as draws  # noqa: E402
 from .api import gather as gather  # noqa: E402
 from .api import normalize as normalize  # noqa: E402

@@ -1,7 +1,8 @@
-"""Rows drawn with replacement, each as often as its weight says: Walker's alias method as Vose builds it (1991).
+"""Weighted sampling with replacement: Walker's alias method, with the table that Vose (1991) builds.
 
-Every row has a slot of the same size. Its own part of that is `thresholds`, in units of 2^-32, and the rest belongs to
-another row, its alias. To draw is to choose a slot and then one of its two rows, for any number of rows.
+Every row has a slot of the same size. The row's own part of the slot is `thresholds`, in units of 2^-32. The rest
+belongs to another row, its alias. A draw chooses a slot and then one of its two rows, which takes the same time for any
+number of rows.
 """
 
 from typing import Any
@@ -21,10 +22,10 @@ LOW = np.uint64(0xFFFFFFFF)
 def build_alias(
     shares: NDArray[np.float64], thresholds: NDArray[np.uint32], aliases: NDArray[np.int64]
 ) -> None:
-    """The slots for rows whose mean share is 1; `shares` is used up."""
+    """Build the slots of rows whose mean share is 1; `shares` is overwritten."""
     rows = shares.shape[0]
     waiting = np.empty(rows, np.int64)
-    # Rows with less than a slot from the front, with more than one from the back.
+    # Rows with less than a slot from the front, rows with more than one from the back.
     poor, rich = 0, rows
     for row in range(rows):
         aliases[row] = row
@@ -45,7 +46,7 @@ def build_alias(
             rich += 1
             waiting[poor] = giver
             poor += 1
-    # What is left over is a whole slot but for rounding.
+    # The rows that are left have a whole slot, except for rounding.
 
 
 @kernel
@@ -56,7 +57,7 @@ def draw_rows(
     aliases: NDArray[np.int64],
     out: NDArray[np.int64],
 ) -> None:
-    """The row at every position of the stream."""
+    """Draw the row at every position of the stream."""
     rows = np.uint64(aliases.shape[0])
     for i in range(positions.shape[0]):
         state = fold(key, positions[i])

@@ -1,7 +1,7 @@
-"""Public functions: arguments checked, and kernels called on all cores.
+"""Public functions: they check their arguments and call kernels on all cores.
 
-`gather`, `normalize` and `draws` can be called from one's own `@njit` code, too: there the first two stay in the thread
-of the caller, and want an `out`.
+`gather`, `normalize` and `draws` can also be called from a user's own `@njit` code. There `gather` and `normalize` run
+in the thread of the caller, and require `out`.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from .random import DRAWS, fold
 from .row_layout import row_layout
 from .threads import run_shared
 
-# Copied in a few microseconds.
+# One thread copies this much in a few microseconds.
 FEW_BYTES = 32 * 1024
 FLOATS = ("float32", "float16", "bfloat16")
 
@@ -41,8 +41,8 @@ def gather(
 
     `source` may be read-only, and its rows byte-swapped or not contiguous; `out` has native byte order. `rows` are
     integers with NumPy's meaning: those below 0 count from the end, and one outside is an IndexError. `out` is a
-    C-contiguous array of shape (len(rows), *source.shape[1:]); without it a new one is made. `threads` is how many
-    threads take part at most, by default `numba.get_num_threads()`.
+    C-contiguous array of shape (len(rows), *source.shape[1:]); without it a new one is made. `threads` is the largest
+    number of threads that take part, by default `numba.get_num_threads()`.
 
     >>> import numpy as np
     >>> source = np.arange(12).reshape(4, 3)
@@ -123,7 +123,7 @@ def normalize(
 
     White is 255 for uint8, the largest value of other integers, and 1 for floats. `batch` holds integers, float32 or
     float64. `out` is a C-contiguous array of the same shape, of float32, float16 or bfloat16; without it a new one of
-    float32 is made. With `out=batch` floats of 32 bits are normalised in place. `threads` is as in `gather`.
+    float32 is made. With `out=batch` a float32 batch is normalised in place. `threads` is as in `gather`.
 
     >>> import numpy as np
     >>> batch = np.array([[0, 255], [51, 102]], np.uint8)
@@ -154,7 +154,7 @@ def normalize(
     return out
 
 
-# Lines of scales and biases, by what they are made of: 50 us, which is more than a small batch takes.
+# Cache of the lines of scales and biases. To calculate one takes 50 us, which is more than a small batch takes.
 _known_lines: dict[tuple[Any, ...], tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
 MOST_KNOWN = 64
 
@@ -176,7 +176,7 @@ def _lines(
                 f"`batch`, whose shape is {batch.shape}."
             )
     scale, bias = normalization.scale_and_bias(means, deviations, full_scale(batch.dtype))
-    # Whole channels, so that parts begin with the first of them.
+    # Whole channels, so that every part begins with the first of them.
     repeats = max(1, LINE // len(scale))
     lines = np.tile(scale, repeats), np.tile(bias, repeats)
     if len(_known_lines) >= MOST_KNOWN:
@@ -246,14 +246,14 @@ def _normalize(
 def draws(
     seed: int, position: int, op: int = 0, field: str | Sequence[str] | int = "data"
 ) -> Draws:
-    """Return the random generator that a transform is given as `rng`, also in one's own `@njit` code.
+    """Return the random generator that a transform receives as `rng`; it also works in a user's own `@njit` code.
 
-    It is that of op number `op` (from 0) of `lx.pipeline([...], seed=seed)`, for the sample at `position`; with `field`
-    that of a field of a loader, by its name, or by all names where an entry of `transforms` has several. Its methods
-    are those of `numpy.random.Generator`, one value per call.
+    It is the generator of op number `op` (from 0) of `lx.pipeline([...], seed=seed)`, for the sample at `position`.
+    `field` selects the generator of a field of a loader: its name, or all names where an entry of `transforms` has
+    several. The methods are those of `numpy.random.Generator`, one value per call.
 
-    In compiled code `field` is a string constant, or a number that `kernels.fields_id` returned. A generator ends with
-    the function that called `draws`, and the next call at the same place of the code begins it anew.
+    In compiled code `field` is a string constant, or a number that `kernels.fields_id` returned. A generator lives
+    until the function that called `draws` returns. The next call at the same place of the code restarts it.
 
     >>> rng = draws(seed=7, position=0)
     >>> rng.integers(100), round(rng.uniform(-1, 1), 3)
@@ -274,7 +274,7 @@ def _entry_of(field: str | Sequence[str] | int) -> int:
 
 
 def _float_dtype(out: Any) -> np.dtype[Any]:
-    """Return the dtype of `out`, which must be one that can be normalised into."""
+    """Return the dtype of `out`; raise unless it is a dtype that normalisation can write."""
     if not isinstance(out, np.ndarray):
         raise ValueError(f"`out` (a {type(out).__name__}) must be a NumPy array.")
     if str(out.dtype) not in FLOATS:
@@ -295,16 +295,16 @@ def _refuse(problem: str | None) -> None:
 
 @jitable
 def draws_state(seed: Any, entry: Any, op: Any, position: Any) -> Any:
-    """The state that the draws of an op begin with."""
+    """Return the initial state of the draws of an op."""
     key = fold(fold(fold(np.uint64(seed), np.uint64(DRAWS)), np.uint64(entry)), np.uint64(op))
     return np.uint64(fold(key, np.uint64(position)))
 
 
-# Inlined: the state of a generator is in the frame of the function that begins it. Numba compares names and annotations
-# with those of the lambda, so there are none.
+# Inlined: the state of a generator is in the frame of the function that creates it. The lambda has no annotations,
+# because Numba compares names and annotations with those of the implementation.
 @overload(draws, inline="always", prefer_literal=True)
 def _draws(seed, position, op=0, field="data"):
-    # A constant that is given, or one that is left out.
+    # A constant argument, or a default.
     constant = getattr(field, "literal_value", getattr(field, "value", field))
     if isinstance(constant, str):
         entry = np.uint64(fields_id([constant]))

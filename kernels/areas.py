@@ -12,14 +12,14 @@ from .vectors import filter_pixel
 
 
 def mean_of_parts(total: Any, parts: Any, share: Any, like: Any) -> Any:
-    """A sum of `parts` as their mean, in the dtype of the array `like`; `share` is one divided by parts."""
+    """Return the mean of `parts` from their sum, in the dtype of the array `like`; `share` is one divided by parts."""
     return saturate(total / parts, like)
 
 
 @overload(mean_of_parts)
 def _mean_of_parts(total, parts, share, like):
     if like.dtype == types.uint8:
-        # Sums are whole numbers, so a quarter more keeps them away from where rounding changes, and needs no division.
+        # Sums are whole numbers. A quarter more keeps them away from where rounding changes, and needs no division.
         return lambda total, parts, share, like: types.uint8(
             np.int32((total + (0.5 * parts + 0.25)) * share)
         )
@@ -28,7 +28,7 @@ def _mean_of_parts(total, parts, share, like):
 
 @jitable
 def cover(size: Any, smaller: Any, firsts: Any, counts: Any, places: Any, shares: Any) -> None:
-    """Which of `size` pixels each of a smaller number covers, and how much of them, in parts of a pixel."""
+    """List the pixels of `size` that each output pixel covers, and the covered share of each, in parts of a pixel."""
     taken = 0
     for j in range(smaller):
         left, right = j * size, (j + 1) * size
@@ -44,15 +44,16 @@ def cover(size: Any, smaller: Any, firsts: Any, counts: Any, places: Any, shares
 def resize_area(
     x: Any, out: Any, sums: Any, line: Any, made: Any, firsts: Any, counts: Any, places: Any, shares: Any
 ) -> None:  # fmt: skip
-    """Every output pixel is the mean of the input area that it covers, by share; x is (height, width, channels).
+    """Set every output pixel to the mean of the input area that it covers, by share; x is (height, width, channels).
 
     Shares are counted in parts of a pixel, so that sums of bytes are exact. Rows are added first, in `sums`: float32
-    holds those of bytes. `line` and `made` have room for four values beyond a row of x and of the output, `firsts` and
-    `counts` for every column of the output, `places` and `shares` for as many as of x and of the output together.
+    holds the sums of bytes exactly. `line` and `made` have room for four values more than a row of x and of the output.
+    `firsts` and `counts` have room for every column of the output, `places` and `shares` for as many as x and the
+    output have together.
     """
     height, width, channels = x.shape
     tall, wide = out.shape[0], out.shape[1]
-    # Rows of values; to reshape every row by itself takes 20 ns.
+    # Rows of values. To reshape every row by itself takes 20 ns.
     values, targets = x.reshape(height, width * channels), out.reshape(tall, wide * channels)
     cover(width, wide, firsts, counts, places, shares)
     parts = np.float64(height) * np.float64(width)

@@ -1,4 +1,4 @@
-"""Arguments of the public functions: what is wrong with one, as the words of an error message."""
+"""Checks of the arguments of public functions: each returns the text of an error message, or None."""
 
 import operator
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 def out_problem(
     out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], others: Mapping[str, NDArray[Any]]
 ) -> str | None:
-    """Say why `out` cannot hold a result of this shape and dtype, made of `others`; None if it can."""
+    """Say why `out` cannot hold a result of this shape and dtype, made of `others`; return None if it can."""
     if not isinstance(out, np.ndarray):
         return f"`out` (a {type(out).__name__}) must be a NumPy array."
     if out.shape != shape:
@@ -32,7 +32,7 @@ def out_problem(
 
 
 def threads_problem(threads: Any) -> str | None:
-    """Say why `threads` is not a number of threads; None if it is."""
+    """Say why `threads` is not a number of threads; return None if it is."""
     if threads is None:
         return None
     try:
@@ -44,7 +44,7 @@ def threads_problem(threads: Any) -> str | None:
 
 
 def integers_in(numbers: Any) -> NDArray[np.int64] | None:
-    """Return a new array of integers of one axis; None if `numbers` are not that."""
+    """Return a new one-dimensional array of integers; None if `numbers` is anything else."""
     found = np.asarray(numbers)
     if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size > 0):
         return None

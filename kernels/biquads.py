@@ -1,4 +1,4 @@
-"""Recursive filters of second order in a row: Butterworth filters, designed and applied.
+"""Cascade of second-order recursive filters (biquads): Butterworth filters, designed and applied.
 
 A section is (b0, b1, b2, a1, a2): y[t] = b0 x[t] + b1 x[t - 1] + b2 x[t - 2] - a1 y[t - 1] - a2 y[t - 2].
 """
@@ -15,7 +15,7 @@ LOW_PASS, HIGH_PASS, BAND_PASS = 0, 1, 2
 
 @kernel
 def design_butterworth(kind: Any, order: Any, low: Any, high: Any, sections: Any) -> None:
-    """Butterworth filter by the bilinear transform, as `scipy.signal.butter`; edges are fractions of the sample rate.
+    """Design a Butterworth filter by the bilinear transform, as `scipy.signal.butter`; edges are fractions of the rate.
 
     A low or a high pass has its edge at `low` and fills (order + 1) // 2 sections, a band pass fills `order` of them.
     """
@@ -26,7 +26,7 @@ def design_butterworth(kind: Any, order: Any, low: Any, high: Any, sections: Any
         single = 2 * k + 1 == order
         damping = math.sin(angle)
         if kind == BAND_PASS:
-            # Each pole of the low pass becomes two: those of a conjugate pair share sections with their conjugates.
+            # Each pole of the low pass becomes two. Those of a conjugate pair share sections with their conjugates.
             half = complex(-damping, 0.0 if single else math.cos(angle)) * (0.5 * width)
             root = np.sqrt(half * half - square)
             for which in range(1 if single else 2):
@@ -59,13 +59,13 @@ def design_butterworth(kind: Any, order: Any, low: Any, high: Any, sections: Any
 
 @kernel
 def filter_twice(x: Any, first: Any, second: Any, out: Any) -> None:
-    """One section and then another over one channel; `out` may be x.
+    """Apply one section and then another to one channel; `out` may be x.
 
-    Both at once: each waits for its own last value, so that two take no longer than one.
+    Both run at once. Each waits for its own last value, so two take no longer than one.
     """
     b0, b1, b2, a1, a2 = first[0], first[1], first[2], first[3], first[4]
     c0, c1, c2, d1, d2 = second[0], second[1], second[2], second[3], second[4]
-    # Transposed direct form: of a section's past two sums are left.
+    # Transposed direct form: two sums hold all that a section needs of its past.
     one, two, three, four = 0.0, 0.0, 0.0, 0.0
     for t in range(x.shape[0]):
         value = np.float64(x[t])
@@ -80,7 +80,7 @@ def filter_twice(x: Any, first: Any, second: Any, out: Any) -> None:
 
 @kernel
 def filter_channels(x: Any, sections: Any, nothing: Any) -> None:
-    """All sections over each channel of (time, channels) in place; `nothing` is the section that changes nothing."""
+    """Apply all sections to each channel of (time, channels) in place; `nothing` is the identity section."""
     count = sections.shape[0]
     for c in range(x.shape[1]):
         channel = x[:, c]

@@ -1,4 +1,4 @@
-"""A sample mixed with what was made of it."""
+"""Blending of a sample with the results of its augmentation chains."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from .compilation import jitable, kernel
 
 @jitable
 def draw_shares(rng: Any, alpha: Any, shares: Any) -> None:
-    """shares[0], of the sample itself, from Beta(alpha, alpha); the rest divided by Dirichlet(alpha, ..., alpha)."""
+    """Draw shares[0], that of the sample, from Beta(alpha, alpha); divide the rest by Dirichlet(alpha, ..., alpha)."""
     total = 0.0
     for k in range(1, shares.shape[0]):
         size = rng.standard_gamma(alpha)
@@ -18,14 +18,14 @@ def draw_shares(rng: Any, alpha: Any, shares: Any) -> None:
     own = rng.beta(alpha, alpha)
     shares[0] = np.float32(own)
     for k in range(1, shares.shape[0]):
-        # All gamma draws of a tiny alpha may be 0.
+        # All gamma draws of a tiny alpha can be 0.
         part = shares[k] / total if total > 0 else 1.0 / (shares.shape[0] - 1)
         shares[k] = np.float32(part * (1.0 - own))
 
 
 @kernel
 def add_share(x: Any, shares: Any, number: Any, total: Any) -> None:
-    """Begin `total` with a share of x, or add one if `number` is above 0."""
+    """Start `total` with a share of x, or add one to it if `number` is above 0."""
     share = shares[number]
     if number == 0:
         for k in range(x.shape[0]):
@@ -37,5 +37,5 @@ def add_share(x: Any, shares: Any, number: Any, total: Any) -> None:
 
 @jitable
 def add_counted_share(x: Any, shares: Any, counter: Any, total: Any) -> None:
-    """The share of the chain that `counter` holds the number of, or of the sample itself where that is -1."""
+    """Add the share of the chain whose number `counter` holds, or of the sample itself if that number is -1."""
     add_share(x, shares, counter[0] + 1, total)

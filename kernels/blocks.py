@@ -1,7 +1,7 @@
 """Positions in a Riegeli file: blocks of 64 KiB that each begin with a header, whatever it interrupts.
 
-A chunk is numbered by its own bytes, as if there were no block headers: its header is bytes 0 to 39, its data begins at
-byte 40. These functions tell where in the file they lie.
+The bytes of a chunk are numbered as if there were no block headers: its header is bytes 0 to 39, its data begins at
+byte 40. These functions convert such numbers to positions in the file.
 """
 
 from typing import Any
@@ -16,25 +16,28 @@ CHUNK_HEADER = 40
 
 @jitable
 def end_of(begin: Any, size: Any) -> Any:
-    """The position behind `size` bytes of a chunk that begins at `begin`."""
+    """Return the position after `size` bytes of a chunk that begins at `begin`."""
     return begin + size + (size + (begin + USABLE - 1) % BLOCK) // USABLE * BLOCK_HEADER
 
 
 @jitable
 def position_of(begin: Any, byte: Any) -> Any:
-    """The position of one byte of a chunk."""
-    # By the end of the byte: behind the last one before a block header lies that header.
+    """Return the position of one byte of a chunk."""
+    # By the end of the byte: after the last byte before a block header comes that header.
     return end_of(begin, byte + 1) - 1
 
 
 @jitable
 def next_boundary(position: Any) -> Any:
-    """The first position from this one on at which a chunk may begin: not in a block header, nor right behind one."""
+    """Return the first position from this one on at which a chunk may begin.
+
+    A chunk begins neither in a block header nor directly after one.
+    """
     inside = position % BLOCK
     return position + BLOCK_HEADER + 1 - inside if 0 < inside <= BLOCK_HEADER else position
 
 
 @jitable
 def chunk_end(begin: Any, data_size: Any, records: Any) -> Any:
-    """The position behind a chunk, which is at least as long as it has records."""
+    """Return the position after a chunk, which has at least one byte per record."""
     return max(end_of(begin, CHUNK_HEADER + data_size), next_boundary(begin + records))

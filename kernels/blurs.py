@@ -1,7 +1,7 @@
 """Means and medians of neighbourhoods: sums of horizontal runs of pixels, and sorting networks.
 
-A mean of many neighbours is a sum of runs of pixels in a row, and the sum of a run is the difference of two sums from
-the beginning of the row: a disc of radius 10 has 317 pixels, and 21 runs. A median is found for a block of values at a
+A mean of many neighbours is a sum of runs of pixels in a row. The sum of a run is the difference of two sums from the
+beginning of the row: a disc of radius 10 has 317 pixels, and 21 runs. A median is found for a block of values at a
 time, by exchanges that are the same for all of them: each is a minimum and a maximum of two registers.
 """
 
@@ -18,7 +18,8 @@ from .tones import rounded
 from .vectors import lane_address
 from .windows import EDGE, REFLECT, border
 
-# So many pixels more than two for each run are added one by one: that takes as long as all sums from the left.
+# With at most this many pixels beyond two for each run, pixels are added one by one: that takes as long as all sums
+# from the left.
 FEW_PIXELS = 24
 # Bytes of values whose neighbours are sorted at a time: a register, or a few.
 SORTED_BYTES = 64
@@ -33,7 +34,10 @@ def sorted_at_once(itemsize: int) -> int:
 def mean_of_pixels(
     x: Any, lines: Any, rows: Any, begins: Any, ends: Any, radius: Any, part: Any, padded: Any, sums: Any
 ) -> None:  # fmt: skip
-    """The same for a few pixels: these are added one by one, which is vector code, and sums from the left are not."""
+    """Replace every pixel by the mean of a few pixels around it; see `mean_of_runs`.
+
+    Pixels are added one by one. That is vector code, and sums from the left are not.
+    """
     height, width, channels = x.shape
     length, margin = width * channels, radius * channels
     for i in range(height):
@@ -69,7 +73,7 @@ def mean_of_pixels(
 def mean_of_runs(
     x: Any, rows: Any, begins: Any, ends: Any, radius: Any, share: Any, totals: Any, sums: Any
 ) -> None:
-    """x becomes the sum of the runs of pixels around each pixel, times `share`; the image is mirrored outside.
+    """Replace every pixel by `share` times the sum of the runs of pixels around it; the image is mirrored outside.
 
     A run is in the row `rows` below the pixel, from the column `begins` to before `ends`, at most `radius` away.
     `totals` has room for an image with `radius` pixels more on both sides and one in front, `sums` for a row.
@@ -109,7 +113,7 @@ def mean_of_runs(
 
 
 def median_network(count: int) -> Any:
-    """Return the exchanges that bring the median of `count` values to the middle: those of Batcher that it needs."""
+    """Return the exchanges of Batcher's network that bring the median of `count` values to the middle."""
     exchanges = []
     # Knuth, "The Art of Computer Programming", volume 3, algorithm 5.2.2M.
     power = 1 << max(count - 1, 1).bit_length() - 1
@@ -163,7 +167,7 @@ else:
 
         @intrinsic
         def find_medians(typing_context, ring, starts, step, out, place):
-            """Rows of neighbours begin at `starts` in the ring, and neighbours in a row are a step apart."""
+            """Find medians of rows of neighbours that begin at `starts` in the ring, `step` values apart."""
             if ring.dtype != out.dtype:
                 return None
             signature = types.void(ring, starts, types.intp, out, types.intp)
@@ -211,9 +215,9 @@ median_of_9, median_of_25 = median_finder(3), median_finder(5)
 
 @kernel
 def median_of_square(x: Any, side: Any, ring: Any, starts: Any, block: Any) -> None:
-    """x becomes the median of `side` x `side` pixels around each pixel, 3 or 5; pixels outside repeat the edge.
+    """Replace every pixel by the median of the `side` x `side` (3 or 5) pixels around it; the edge is repeated outside.
 
-    `ring` has `side` rows, each with room for whole blocks of a row and for side - 1 pixels more; `starts` has room for
+    `ring` has `side` rows, each with room for whole blocks of a row and for side - 1 pixels more. `starts` has room for
     a number for each of them, `block` for one block of `sorted_at_once`.
     """
     height, width, channels = x.shape

@@ -21,13 +21,13 @@ if config.DISABLE_JIT:
         return int(kind(int(function))(*map(int, arguments)))
 
     def fetch(function: int, entry: int, target: int, worker: int) -> int:
-        """Have a row brought to `target`, or be told where it lies already; below 0 it could not be."""
+        """Fetch a row to `target` and return its address, which may be elsewhere; below 0 is a failure."""
         return _call(function, entry, target, worker)
 
     def decompress(
         function: int, context: int, target: int, room: int, source: int, size: int
     ) -> int:
-        """Decompress `size` bytes into at most `room`; the answer is how many came out, below 0 if it failed."""
+        """Decompress `size` bytes into at most `room`; return the number of bytes written, below 0 on failure."""
         return _call(function, context, target, room, source, size)
 
 else:
@@ -42,7 +42,7 @@ else:
 
     @intrinsic
     def fetch(typing_context: Any, function: Any, entry: Any, target: Any, worker: Any) -> Any:
-        """Have a row brought to `target`, or be told where it lies already; below 0 it could not be."""
+        """Fetch a row to `target` and return its address, which may be elsewhere; below 0 is a failure."""
         return _signature(3), _generate
 
     @intrinsic
@@ -55,13 +55,13 @@ else:
         source: Any,
         size: Any,
     ) -> Any:
-        """Decompress `size` bytes into at most `room`; the answer is how many came out, below 0 if it failed."""
+        """Decompress `size` bytes into at most `room`; return the number of bytes written, below 0 on failure."""
         return _signature(5), _generate
 
 
 @functools.cache
 def function_address(function: Callable[..., int], arguments: int) -> int:
-    """The address of a kernel that takes so many int64 and gives one; it must not raise."""
+    """Return the address of a kernel that has so many int64 arguments and returns one; it must not raise."""
     if config.DISABLE_JIT:
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)
         callback = kind(function)
@@ -71,5 +71,5 @@ def function_address(function: Callable[..., int], arguments: int) -> int:
     return int(compile_uninterrupted(numba_internals.compiled_address, function, signature))
 
 
-# Callbacks end with the object that made them.
+# A ctypes callback dies with the object that created it.
 _KEPT: list[Any] = []

@@ -1,8 +1,8 @@
-"""Chunks of a Riegeli file in memory: checked, decompressed, and their records copied to where they are wanted.
+"""Chunks of a Riegeli file in memory: checked, decompressed, and their records copied to their destination.
 
-Nothing that stands in a file is believed. Every size and offset is compared with what it must fit into before a byte is
-touched, and a chunk is believed to be intact only by its hash. A function that cannot do its work says why by a number
-below 0: the file is then named by who knows it.
+Nothing in a file is trusted. Every size and offset is compared with its limits before a byte is read, and only its hash
+proves that a chunk is intact. A function that fails returns the reason as a number below 0; the caller, which knows the
+file, names it in the message.
 """
 
 from typing import Any
@@ -18,40 +18,42 @@ from .gathering import part_of
 from .highway import RIEGELI_KEY, finish_hash, hash_bytes, highway_hash, new_state, start_hash
 from .memory import copy_bytes, pointer
 
-# Why a record could not be had.
+# Reasons why a record cannot be read.
 OUTSIDE, HEADER_HASH, DATA_HASH, KIND, CONTRADICTION = range(-1, -6, -1)
 ROW_SIZE, STEP_SIZE, FRAME, ROOM, MISPLACED = range(-6, -11, -1)
 NEVER, FIRST, ALWAYS = 0, 1, 2
 SIMPLE, ZSTD, PLAIN = ord("r"), ord("z"), 0
 
-# What a thread needs to read records, as words: the decompressor and its context, memory, and then what was found out
-# about the chunk at hand. Bytes of a chunk are numbered as in blocks.py.
+# State of a thread that reads records, as words: the decompressor and its context, memory, and then the facts about the
+# current chunk. Bytes of a chunk are numbered as in blocks.py.
 DECOMPRESSOR, CONTEXT, SCRATCH, SCRATCH_SIZE = range(4)
 HEADER = 4
 TYPE, RECORDS, DECODED, COMPRESSION, SIZES, VALUES, END = range(9, 16)
 WORKER_WORDS = 16
 
-# Where a record lies: what holds for all of its file, the address of the file's first byte, where its chunk begins, the
-# position that it ends at or before, and its number. A row that lies at BASE already has a BEGIN below 0.
+# Address of a record: the settings of its file, the address of the file's first byte, the beginning of its chunk, the
+# position at or before which the chunk ends, and the number of the record. A row that is already at BASE has a BEGIN
+# below 0.
 SETTINGS, BASE, BEGIN, LIMIT, CHUNK = range(5)
 ENTRY_WORDS = 5
-# What holds for all records of a file: how they are verified, one bit for each that was read before, and what a row is.
-# If STEP is above 0 a record of any number of whole steps becomes one: it is cut, or filled up from PADDING. If not 0,
-# SHORTCUT is the byte of its chunk that a row begins at, because the file is not compressed. If not 0, LISTED is where
-# the lower 32 bits of the size of every record stand as the index of the file has it.
+# Settings for all records of a file: how they are verified, one bit for each chunk that was read before, and the form
+# of a row. If STEP is above 0, a record of any number of whole steps becomes one row: it is cut, or filled up from
+# PADDING. If SHORTCUT is not 0, it is the byte of its chunk that a row begins at, because the file is not compressed.
+# If LISTED is not 0, it is the address of the lower 32 bits of the size of every record, as the index of the file has
+# them.
 VERIFY, SEEN, ROW, STEP, PADDING, ALIGNMENT, SHORTCUT, LISTED = range(8)
 SETTINGS_WORDS = 8
 
 
 @jitable
 def byte_at(address: Any) -> Any:
-    """One byte of memory."""
+    """Return one byte of memory."""
     return np.int64(carray(pointer(address), (1,), np.uint8)[0])
 
 
 @jitable
 def copy_part(base: Any, begin: Any, first: Any, count: Any, target: Any) -> None:
-    """Bytes of a chunk from number `first` on, without the block headers between them."""
+    """Copy bytes of a chunk from number `first` on, without the block headers between them."""
     position = position_of(begin, first)
     while count > 0:
         size = min(count, BLOCK - position % BLOCK)
@@ -63,7 +65,7 @@ def copy_part(base: Any, begin: Any, first: Any, count: Any, target: Any) -> Non
 
 @jitable
 def hash_part(base: Any, begin: Any, first: Any, count: Any) -> Any:
-    """The hash of bytes of a chunk."""
+    """Return the hash of bytes of a chunk."""
     state = new_state()
     start_hash(RIEGELI_KEY, state)
     position = position_of(begin, first)
@@ -77,7 +79,10 @@ def hash_part(base: Any, begin: Any, first: Any, count: Any) -> Any:
 
 @jitable
 def part_at(base: Any, begin: Any, first: Any, count: Any, scratch: Any) -> Any:
-    """Where bytes of a chunk lie in one piece: in the file, or in `scratch` if a block header parts them there."""
+    """Return the address of contiguous bytes of a chunk.
+
+    That is in the file, or in `scratch` if a block header is between the bytes in the file.
+    """
     position = position_of(begin, first)
     if position % BLOCK + count <= BLOCK:
         return base + position
@@ -87,7 +92,7 @@ def part_at(base: Any, begin: Any, first: Any, count: Any, scratch: Any) -> Any:
 
 @jitable
 def varint_at(base: Any, begin: Any, byte: Any, stop: Any) -> Any:
-    """A number of 7 bits per byte, and the byte behind it, which is -1 if there is none before `stop`."""
+    """Return a varint, and the byte after it, which is -1 if the varint does not end before `stop`."""
     value, shift = np.int64(0), np.int64(0)
     while byte < stop and shift < 63:
         seven = byte_at(base + position_of(begin, byte))
@@ -101,7 +106,7 @@ def varint_at(base: Any, begin: Any, byte: Any, stop: Any) -> Any:
 
 @jitable
 def varint_in(content: Any, byte: Any, stop: Any) -> Any:
-    """The same in bytes that lie side by side."""
+    """Return what `varint_at` returns, from contiguous bytes."""
     value, shift = np.int64(0), np.int64(0)
     while byte < stop and shift < 63:
         seven = np.int64(content[byte])
@@ -115,7 +120,7 @@ def varint_in(content: Any, byte: Any, stop: Any) -> Any:
 
 @kernel
 def check_chunk(base: int, begin: int, limit: int, verify: bool, worker: int) -> Any:
-    """What a chunk consists of, into the words of the worker; verified by its hashes if asked."""
+    """Write the layout of a chunk into the words of the worker, and verify its hashes if asked."""
     words = carray(pointer(worker), (WORKER_WORDS,), np.int64)
     if begin < 0 or end_of(begin, CHUNK_HEADER) > limit:
         return OUTSIDE
@@ -152,7 +157,7 @@ def check_chunk(base: int, begin: int, limit: int, verify: bool, worker: int) ->
 def unpack_part(
     base: Any, begin: Any, first: Any, stop: Any, words: Any, target: Any, size: Any
 ) -> Any:
-    """Decompress bytes of a chunk that must become `size` bytes; 0, or why that failed."""
+    """Decompress bytes of a chunk that must become `size` bytes; return 0, or the reason of a failure."""
     promised, first = varint_at(base, begin, first, stop)
     if first < 0 or promised != size:
         return CONTRADICTION
@@ -167,14 +172,14 @@ def unpack_part(
 
 @jitable
 def mark_verified(seen: Any, bit: Any) -> None:
-    """Note that a chunk was read, and is intact if it was verified."""
-    # Another thread that sets a bit of the same byte just now may undo this: the chunk is then checked again.
+    """Mark a chunk as read, and as intact if it was verified."""
+    # A data race with another thread that sets a bit of the same byte can undo this. The chunk is then checked again.
     seen[0] |= bit
 
 
 @jitable
 def plain_row(base: Any, begin: Any, first: Any, size: Any, alignment: Any, target: Any) -> Any:
-    """Where the bytes of an uncompressed record lie: in the file if in one piece and aligned, otherwise at `target`."""
+    """Return the address of an uncompressed record: in the file if contiguous and aligned, otherwise at `target`."""
     position = position_of(begin, first)
     if position % BLOCK + size <= BLOCK and (base + position) % alignment == 0:
         return base + position
@@ -184,7 +189,7 @@ def plain_row(base: Any, begin: Any, first: Any, size: Any, alignment: Any, targ
 
 @kernel
 def read_record(entry: int, target: int, worker: int) -> Any:
-    """Where a row lies: its record of a chunk of one brought to `target`, or in the file where that is as good."""
+    """Return the address of a row: its record is written to `target`, or stays in the file if it can be used there."""
     place = carray(pointer(entry), (ENTRY_WORDS,), np.int64)
     base, begin = place[BASE], place[BEGIN]
     if begin < 0:
@@ -196,7 +201,7 @@ def read_record(entry: int, target: int, worker: int) -> Any:
     new = settings[VERIFY] == ALWAYS or not seen[0] & bit
     shortcut, row = settings[SHORTCUT], settings[ROW]
     if shortcut > 0 and not new:
-        # Its header would be one more cache line to wait for.
+        # Reading its header would wait for one more cache line.
         return plain_row(base, begin, shortcut, row, settings[ALIGNMENT], target)
     status = check_chunk(base, begin, place[LIMIT], new and settings[VERIFY] != NEVER, worker)
     if status < 0:
@@ -252,7 +257,7 @@ def fetch_rows(
     out: NDArray[np.uint8],
     progress: NDArray[np.int64],
 ) -> None:
-    """Rows of `size` bytes, one after the other; progress is (which could not be had, why), or (rows, 0)."""
+    """Copy rows of `size` bytes, one after the other; progress is (row that failed, reason), or (rows, 0)."""
     target = out.ctypes.data
     progress[0], progress[1] = entries.shape[0], 0
     for i in range(entries.shape[0]):
@@ -273,7 +278,7 @@ def decode_chunk(
     ends: NDArray[np.int64],
     values: NDArray[np.uint8],
 ) -> Any:
-    """All records of a chunk that was checked: where each ends, and their bytes; `sizes` is memory to work in."""
+    """Decode all records of a checked chunk: the end of each, and their bytes; `sizes` is scratch memory."""
     words = carray(pointer(worker), (WORKER_WORDS,), np.int64)
     first, stop, end = words[SIZES], words[VALUES], words[END]
     if words[COMPRESSION] == PLAIN:
@@ -311,7 +316,10 @@ def read_index(
     sizes: NDArray[np.int64],
     counts: NDArray[np.int64],
 ) -> int:
-    """Offset, decoded size and records of every chunk from the messages of a footer; the first that is none, or -1."""
+    """Read offset, decoded size and records of every chunk from the messages of a footer.
+
+    Return the number of the first message that is not valid, or -1.
+    """
     for chunk in range(offsets.shape[0]):
         byte, stop = ends[chunk], ends[chunk + 1]
         offset, size, count = np.int64(-1), np.int64(-1), np.int64(-1)
@@ -345,9 +353,10 @@ def locate_records(
     entries: NDArray[np.int64],
     addresses: NDArray[np.int64],
 ) -> None:
-    """An entry for every row, and its address.
+    """Write an entry for every row, and its address.
 
-    File f holds the rows from starts[f] on. The address of its index is offsets[f], or 0 if it is not read here.
+    File f holds the rows from starts[f] on. The address of its index is offsets[f], or 0 if another source reads the
+    file.
     """
     for i in range(rows.shape[0]):
         file = part_of(rows[i], starts, bases.shape[0])

@@ -1,4 +1,4 @@
-"""Compilation of kernels: the one place for jit options, and for how kernels are cached."""
+"""Compilation of kernels: the one place for jit options and for the cache of kernels."""
 
 import functools
 import os
@@ -29,17 +29,23 @@ progress.install()
 
 
 def kernel(function: Function) -> Function:
-    """Compile on first call, without the GIL, cached on disk where the disk allows."""
+    """Compile on first call, without the GIL, cached on disk if a cache folder is writable."""
     return _compiled(function, nogil=True)
 
 
 def parallel_kernel(function: Function) -> Function:
-    """The same with `prange` over all cores; under the threading layer `workqueue` from one thread at a time only."""
+    """Compile as `kernel`, with `prange` over all cores.
+
+    Under the threading layer `workqueue` only one thread at a time may call it.
+    """
     return _compiled(function, nogil=True, parallel=True)
 
 
 def gil_kernel(function: Function) -> Function:
-    """The same for microseconds of work: it keeps the GIL, which takes longer to get back while others want it."""
+    """Compile as `kernel`, but keep the GIL, for microseconds of work.
+
+    To get the GIL back takes longer than that while other threads want it.
+    """
     return _compiled(function, nogil=False)
 
 
@@ -52,7 +58,7 @@ def _compiled(function: Function, nogil: bool, parallel: bool = False) -> Functi
     if file.exists():
         name = f"{file.stem}.{code.co_qualname}-{code.co_firstlineno}"
         folders = functools.partial(kernel_folders, file.parent)
-        # What a kernel calls is in one of the files of kernels, whose source is part of the versions.
+        # A kernel calls only functions in the files of kernels, whose source is part of the versions.
         cache = CodeCache(folders, name.replace("<", "").replace(">", ""), file_hash(file))
         set_cache(compiled, cache)
     wrap_compilation(compiled, compile_uninterrupted)
@@ -64,7 +70,7 @@ def compile_uninterrupted(
 ) -> Any:
     """Compile or load a function where Ctrl-C does not reach it, one at a time in a process."""
     if is_compiling():
-        # One more thread would wait for ever for the lock of compilers that this one holds.
+        # A second thread would wait forever for the lock of compilers that this one holds.
         return compile_function(*arguments, **named)
     return uninterrupted(_compile_linked, compile_function, *arguments, **named)
 
@@ -91,14 +97,17 @@ os.register_at_fork(
 
 
 def jitable(function: Function) -> Function:
-    """For functions that are called from kernels and from plain Python alike."""
+    """Register a function that kernels and plain Python both call."""
     # Python calls the function itself, and C never does.
     registered: Function = register_jitable(no_cfunc_wrapper=True)(function)
     return registered
 
 
 def _interpreted(function: Function) -> Function:
-    """The same function in plain Python: as in compiled code, wrapping and dividing by zero are worth no warning."""
+    """Return the function in plain Python, without warnings.
+
+    As in compiled code, overflow and division by zero are silent.
+    """
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:

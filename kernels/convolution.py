@@ -1,4 +1,4 @@
-"""Convolution of a signal with a response, by Fourier transforms."""
+"""Convolution of a signal with an impulse response, by Fourier transforms."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from .fft import transform_lanes
 
 @jitable
 def norm_of(x: Any) -> Any:
-    """The root of the sum of all squares."""
+    """Return the root of the sum of squares."""
     total = 0.0
     for t in range(x.shape[0]):
         total += np.float64(x[t]) * np.float64(x[t])
@@ -20,9 +20,9 @@ def norm_of(x: Any) -> Any:
 
 @kernel
 def convolve(x: Any, response: Any, gain: Any, factors: Any, twiddles: Any, memory: Any) -> None:
-    """One channel becomes the beginning of its convolution with a response, times `gain`, in place.
+    """Replace a channel by the beginning of its convolution with a response, times `gain`, in place.
 
-    The rows of `memory` are as long as the transform, at least as long as both together less one.
+    The rows of `memory` are as long as the transform, which is at least as long as both together less one.
     """
     size = memory.shape[1]
     loudness, strength = norm_of(x), norm_of(response)
@@ -30,7 +30,7 @@ def convolve(x: Any, response: Any, gain: Any, factors: Any, twiddles: Any, memo
         for t in range(x.shape[0]):
             x[t] = np.float32(0)
         return
-    # Of the same size, for both go through one transform, and the larger one rounds the other.
+    # Scaled to the same size: both go through one transform, and the larger one determines the rounding of the other.
     shrink, weaken = np.float32(1.0 / loudness), np.float32(1.0 / strength)
     real, imag = memory[0], memory[1]
     reach = min(response.shape[0], x.shape[0])
@@ -43,7 +43,7 @@ def convolve(x: Any, response: Any, gain: Any, factors: Any, twiddles: Any, memo
     quarter = np.float32(0.25)
     for k in range(size // 2 + 1):
         far = (size - k) % size
-        # The spectra of x and of the response: even and odd parts of that of both.
+        # The spectra of x and of the response are the even and odd parts of the spectrum of both.
         a, b = real[k] + real[far], imag[k] - imag[far]
         c, d = imag[k] + imag[far], real[far] - real[k]
         u, v = quarter * (a * c - b * d), quarter * (a * d + b * c)

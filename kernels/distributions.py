@@ -23,7 +23,7 @@ TINY = 1e-100
 
 
 def _ziggurat() -> tuple[Any, Any]:
-    """Layers of equal area under the normal density (Doornik, "An improved ziggurat method", 2005)."""
+    """Calculate layers of equal area under the normal density (Doornik, "An improved ziggurat method", 2005)."""
     edges = np.zeros(LAYERS + 1)
     density = math.exp(-0.5 * ZIGGURAT_END**2)
     edges[0], edges[1] = ZIGGURAT_AREA / density, ZIGGURAT_END
@@ -34,7 +34,7 @@ def _ziggurat() -> tuple[Any, Any]:
 
 
 EDGES, RATIOS = _ziggurat()
-# What `rng` has, for messages.
+# The methods of `rng`, for messages.
 METHODS = (
     *("random()", "uniform(low, high)", "integers(low, high)", "normal(loc, scale)"),
     *("standard_normal()", "exponential(scale)", "standard_exponential()", "standard_gamma(shape)"),
@@ -43,9 +43,9 @@ METHODS = (
 
 
 class Draws:
-    """The draws of one sample in plain Python, bit for bit those of compiled code.
+    """Draws of one sample in plain Python, bit for bit those of compiled code.
 
-    It gives NumPy scalars: arithmetic of float32 with these is in float64, as in compiled code, and with Python's
+    The methods return NumPy scalars. Arithmetic of float32 with these is in float64, as in compiled code; with Python's
     numbers it is not.
     """
 
@@ -53,48 +53,48 @@ class Draws:
         self.state = np.uint64(state)
 
     def random(self) -> np.float64:
-        """Uniform in [0, 1)."""
+        """Draw a uniform number in [0, 1)."""
         return np.float64(random(self))
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> np.float64:
-        """Uniform in [low, high)."""
+        """Draw a uniform number in [low, high)."""
         return np.float64(uniform(self, low, high))
 
     def integers(self, low: int, high: int | None = None) -> np.int64:
-        """An integer in [low, high), or in [0, low)."""
-        with np.errstate(over="ignore"):  # ranges beyond 63 bits wrap, and back again
+        """Draw an integer in [low, high), or in [0, low)."""
+        with np.errstate(over="ignore"):  # ranges beyond 63 bits wrap around twice
             return np.int64(integers(self, low, high))
 
     def standard_normal(self) -> np.float64:
-        """Normal with mean 0 and deviation 1."""
+        """Draw a normal number with mean 0 and deviation 1."""
         return np.float64(standard_normal(self))
 
     def normal(self, loc: float = 0.0, scale: float = 1.0) -> np.float64:
-        """Normal with mean `loc` and deviation `scale`."""
+        """Draw a normal number with mean `loc` and deviation `scale`."""
         return np.float64(normal(self, loc, scale))
 
     def standard_exponential(self) -> np.float64:
-        """Exponential with mean 1."""
+        """Draw an exponential number with mean 1."""
         return np.float64(standard_exponential(self))
 
     def exponential(self, scale: float = 1.0) -> np.float64:
-        """Exponential with mean `scale`."""
+        """Draw an exponential number with mean `scale`."""
         return np.float64(exponential(self, scale))
 
     def standard_gamma(self, shape: float) -> np.float64:
-        """Gamma with the given shape and scale 1."""
+        """Draw a gamma number with the given shape and scale 1."""
         return np.float64(standard_gamma(self, shape))
 
     def beta(self, a: float, b: float) -> np.float64:
-        """Beta with parameters a and b."""
+        """Draw a beta number with parameters a and b."""
         return np.float64(beta(self, a, b))
 
     def choice(self, a: Any) -> Any:
-        """One of the entries of `a` along its first axis, or an integer in [0, a)."""
+        """Draw one of the entries of `a` along its first axis, or an integer in [0, a)."""
         return self.integers(a) if np.ndim(a) == 0 else choice(self, np.asarray(a))
 
     def permutation(self, x: Any) -> Any:
-        """The entries of `x` along its first axis in another order, or the integers in [0, x)."""
+        """Return the entries of `x` along its first axis in random order, or the integers in [0, x)."""
         return permutation(self, np.arange(x) if np.ndim(x) == 0 else np.array(x))
 
     def shuffle(self, x: Any) -> None:
@@ -103,7 +103,7 @@ class Draws:
 
 
 class DrawsType(types.Type):
-    """The type of `rng` in compiled code."""
+    """Numba type of `rng` in compiled code."""
 
     def __init__(self) -> None:
         super().__init__(name="Draws")
@@ -114,14 +114,14 @@ draws_type = DrawsType()
 
 @register_model(DrawsType)
 class DrawsModel(models.PrimitiveModel):
-    """A pointer to the word of state."""
+    """Data model of `rng`: a pointer to the word of state."""
 
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, ir.IntType(64).as_pointer())
 
 
 def next_bits(rng: Any) -> Any:
-    """64 random bits; the stream moves on."""
+    """Return 64 random bits and advance the stream."""
     with np.errstate(over="ignore"):
         rng.state = rng.state + GOLDEN
         return mix_bits(rng.state)
@@ -129,7 +129,7 @@ def next_bits(rng: Any) -> Any:
 
 @intrinsic
 def advance(typing_context: Any, rng: Any) -> Any:
-    """Move the state on and give it."""
+    """Advance the state and return it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         state = builder.add(builder.load(arguments[0]), ir.Constant(ir.IntType(64), int(GOLDEN)))
@@ -149,14 +149,14 @@ def _next_bits(rng):
 if config.DISABLE_JIT:
 
     def start_draws(state: int) -> Draws:
-        """`rng` for a sample, from its key."""
+        """Create the `rng` of a sample from its key."""
         return Draws(state)
 
 else:
 
     @intrinsic
     def start_draws(typing_context: Any, state: Any) -> Any:
-        """`rng` for a sample, from its key."""
+        """Create the `rng` of a sample from its key."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             # In the frame of the caller: after inlining the word lives in a register.
@@ -169,19 +169,19 @@ else:
 
 @jitable
 def random(rng: Any) -> Any:
-    """Uniform in [0, 1), 53 bits."""
+    """Draw a uniform number in [0, 1) of 53 bits."""
     return as_uniform(next_bits(rng))
 
 
 @jitable
 def uniform(rng: Any, low: Any, high: Any) -> Any:
-    """Uniform in [low, high)."""
+    """Draw a uniform number in [low, high)."""
     return low + (high - low) * random(rng)
 
 
 @jitable
 def below(rng: Any, count: Any) -> Any:
-    """An integer in [0, count) without bias, for count <= 2^32 (Lemire, 2019) or any larger one by rejection."""
+    """Draw an integer in [0, count) without bias: count <= 2^32 by Lemire (2019), any larger one by rejection."""
     count = np.uint64(count)
     if count <= np.uint64(1 << 32):
         product = (next_bits(rng) >> np.uint64(32)) * count
@@ -199,12 +199,12 @@ def below(rng: Any, count: Any) -> Any:
 
 @jitable
 def integers(rng: Any, low: Any, high: Any) -> Any:
-    """An integer in [low, high), or in [0, low)."""
+    """Draw an integer in [low, high), or in [0, low)."""
     if high is None:
         if low <= 0:
             raise ValueError("rng.integers: high <= 0")
         return below(rng, low)
-    # As in NumPy, and not an index anywhere in memory.
+    # As in NumPy, an error and not an index anywhere in memory.
     if low >= high:
         raise ValueError("rng.integers: low >= high")
     return low + below(rng, high - low)
@@ -212,7 +212,7 @@ def integers(rng: Any, low: Any, high: Any) -> Any:
 
 @jitable
 def standard_normal(rng: Any) -> Any:
-    """Normal with mean 0 and deviation 1, by the ziggurat."""
+    """Draw a normal number with mean 0 and deviation 1, by the ziggurat."""
     while True:
         bits = next_bits(rng)
         layer = np.int64(bits & np.uint64(LAYERS - 1))
@@ -234,26 +234,26 @@ def standard_normal(rng: Any) -> Any:
 
 @jitable
 def normal(rng: Any, loc: Any, scale: Any) -> Any:
-    """Normal with mean `loc` and deviation `scale`."""
+    """Draw a normal number with mean `loc` and deviation `scale`."""
     return loc + scale * standard_normal(rng)
 
 
 @jitable
 def standard_exponential(rng: Any) -> Any:
-    """Exponential with mean 1."""
+    """Draw an exponential number with mean 1."""
     return -math.log(1.0 - random(rng))
 
 
 @jitable
 def exponential(rng: Any, scale: Any) -> Any:
-    """Exponential with mean `scale`."""
+    """Draw an exponential number with mean `scale`."""
     return scale * standard_exponential(rng)
 
 
 @jitable
 def standard_gamma(rng: Any, shape: Any) -> Any:
-    """Gamma with scale 1 (Marsaglia and Tsang, 2000)."""
-    # For others no number is ever accepted: the loop would not end.
+    """Draw a gamma number with scale 1 (Marsaglia and Tsang, 2000)."""
+    # For other shapes no number is ever accepted: the loop would not end.
     if not 0.0 <= shape < math.inf:
         raise ValueError("rng.standard_gamma: shape must be finite and at least 0")
     if shape == 0.0:
@@ -275,11 +275,11 @@ def standard_gamma(rng: Any, shape: Any) -> Any:
 
 @jitable
 def beta(rng: Any, a: Any, b: Any) -> Any:
-    """Beta, for small parameters by Jöhnk's method in logarithms, which cannot underflow to 0 / 0."""
+    """Draw a beta number, for small parameters by Jöhnk's method in logarithms, which cannot underflow to 0 / 0."""
     if not (a > 0.0 and b > 0.0):
         raise ValueError("rng.beta: a and b must be above 0")
     if a < TINY and b < TINY:
-        # All but certainly 0 or 1, and the logarithms below would overflow.
+        # The result is almost certainly 0 or 1, and the logarithms below would overflow.
         return 1.0 if random(rng) < a / (a + b) else 0.0
     if a <= 1.0 and b <= 1.0:
         while True:
@@ -295,7 +295,7 @@ def beta(rng: Any, a: Any, b: Any) -> Any:
 
 @jitable
 def choice(rng: Any, a: Any) -> Any:
-    """One of the entries of an array along its first axis."""
+    """Draw one of the entries of an array along its first axis."""
     if len(a) == 0:
         raise ValueError("rng.choice: a must not be empty")
     return a[below(rng, len(a))]
@@ -323,14 +323,14 @@ def shuffle_rows(rng: Any, x: Any) -> None:
 
 @jitable
 def permutation(rng: Any, copied: Any) -> Any:
-    """Reorder an array that nobody else has, and return it."""
+    """Reorder an array that no other code refers to, and return it."""
     rng.shuffle(copied)
     return copied
 
 
 @jitable
 def pick(rng: Any, shares: Any) -> Any:
-    """The number of a branch; shares[k] is the probability of one of the branches up to k."""
+    """Draw the number of a branch; shares[k] is the probability of the branches up to k."""
     value = rng.random()
     for number in range(len(shares) - 1):
         if value < shares[number]:
@@ -340,11 +340,11 @@ def pick(rng: Any, shares: Any) -> Any:
 
 @jitable
 def draw_integer(rng: Any, low: Any, high: Any, out: Any) -> None:
-    """An integer in [low, high), in memory."""
+    """Write an integer in [low, high) to memory."""
     out[0] = integers(rng, low, high)
 
 
-# Numba compares names and annotations with those of the lambda, so there are none.
+# Numba compares names and annotations with those of the lambda, so it has no annotations.
 @overload_method(DrawsType, "random")
 def _random(rng):
     return lambda rng: random(rng)

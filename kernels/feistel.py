@@ -1,12 +1,13 @@
-"""The shuffle: place -> row, a permutation computed one element at a time.
+"""Shuffle: place -> row, a permutation computed one element at a time.
 
-A Feistel network on a grid of `height` x `width` cells just large enough for n rows (Black and Rogaway, "Ciphers
-with arbitrary finite domains", 2002): each round moves the column of a cell by a hash of its row, or the other way
-round, modulo the grid. A cell beyond n goes through again until it lands inside. Modular rounds rather than the
-usual xor of bits: the grid then has fewer than sqrt(n) spare cells, and both even and odd permutations occur.
+The permutation is a Feistel network on a grid of `height` x `width` cells just large enough for n rows (Black and
+Rogaway, "Ciphers with arbitrary finite domains", 2002). Each round moves the column of a cell by a hash of its row, or
+its row by a hash of its column, modulo the grid. A cell beyond n goes through the rounds again until it is inside. The
+rounds are modular instead of the usual xor of bits: the grid then has fewer than sqrt(n) spare cells, and both even and
+odd permutations occur.
 
-All of it is 32-bit arithmetic, and for n < 2^32 also the high word of the product fits into 32-bit steps, so that
-the same order can be computed on a device that has no 64-bit integers.
+All arithmetic is in 32 bits, and for n < 2^32 the high word of the product also fits into 32-bit steps. So the same
+order can be computed on a device that has no 64-bit integers.
 """
 
 from typing import Any
@@ -26,7 +27,7 @@ ROUNDS = 12
 
 @kernel
 def hash_coordinate(coordinate: Any, key: Any, modulus: Any) -> Any:
-    """A value below `modulus` that depends on all bits of `coordinate` and `key`."""
+    """Return a value below `modulus` that depends on all bits of `coordinate` and `key`."""
     bits = np.uint32(np.uint32(coordinate ^ key) * np.uint32(0x85EBCA6B))
     bits = np.uint32(bits ^ (bits >> np.uint32(13)))
     bits = np.uint32(bits * np.uint32(0xC2B2AE35))
@@ -36,14 +37,14 @@ def hash_coordinate(coordinate: Any, key: Any, modulus: Any) -> Any:
 
 @kernel
 def add_modulo(coordinate: Any, amount: Any, modulus: Any) -> Any:
-    """(coordinate + amount) % modulus for both below modulus <= 2^31, without a branch."""
+    """Return (coordinate + amount) % modulus for both below modulus <= 2^31, without a branch."""
     total = np.uint32(coordinate + amount)
     return min(total, np.uint32(total - modulus))
 
 
 @gil_kernel
 def round_keys(key: np.uint64, out: NDArray[np.uint32]) -> None:
-    """The key of every round, from the 64-bit key of an epoch."""
+    """Derive the key of every round from the 64-bit key of an epoch."""
     for i in range(out.shape[0] // 2):
         bits = fold(key, i)
         out[2 * i] = np.uint32(bits & np.uint64(0xFFFFFFFF))
@@ -60,7 +61,7 @@ def permute(
     scratch: NDArray[np.uint32],
     out: NDArray[np.int64],
 ) -> None:
-    """The row at every place, for 0 <= place < rows <= height * width; scratch is 2 x len(places)."""
+    """Write the row at every place, for 0 <= place < rows <= height * width; scratch is 2 x len(places)."""
     tall, wide = np.uint32(height), np.uint32(width)
     down, across = scratch[0], scratch[1]
     count = places.shape[0]

@@ -1,8 +1,8 @@
-"""Fast Fourier transforms of several arrays at once, real parts and imaginary parts apart.
+"""Fast Fourier transforms of several arrays at once, with separate real and imaginary parts.
 
-Stockham's algorithm in factors of 4, 2, and any primes that are left. Arrays lie side by side as lanes, the last axis:
-every inner loop runs over lanes and neighbours at once and is vectorised for any length, which a single array of a
-length like 400 does not allow.
+The algorithm is Stockham's in factors of 4, 2, and the remaining primes. Arrays are interleaved as lanes, the last
+axis: every inner loop runs over lanes and neighbours at once and is vectorised for any length, which a single array of
+a length like 400 does not allow.
 """
 
 import math
@@ -26,9 +26,9 @@ def factors_of(length: int) -> NDArray[np.int64]:
 
 
 def twiddles_of(length: int) -> NDArray[np.float32]:
-    """Return what the stages of a transform of `length` multiply with, as (real, imaginary) rows, stage by stage.
+    """Return the twiddle factors of a transform of `length`, as (real, imaginary) rows, stage by stage.
 
-    Stage by stage these are the roots of unity of its factor r, r of them, and of its length, r for each of the others.
+    A stage of factor r and length n has the r roots of unity of r, and r powers of roots of n for each of n / r values.
     """
     angles, rest = [np.zeros(0)], length
     for factor in map(int, factors_of(length)):
@@ -140,10 +140,10 @@ def _stage_of_any(
 def transform_lanes(
     lanes: Any, factors: Any, twiddles: Any, real: Any, imag: Any, other: Any, other_imag: Any
 ) -> Any:
-    """Fourier transform of `lanes` arrays side by side; tell whether the result is in the `other` pair of arrays.
+    """Transform `lanes` interleaved arrays; return whether the result is in the `other` pair of arrays.
 
-    All are flat, of length * lanes values; what is in them is lost. With real and imaginary parts exchanged before and
-    after it is the inverse, times the length.
+    All arrays are flat, of length * lanes values, and are overwritten. With real and imaginary parts exchanged before
+    and after, this is the inverse transform times the length.
     """
     run, at, swapped = np.int64(lanes), np.int64(0), False
     for stage in range(factors.shape[0]):

@@ -1,8 +1,8 @@
-"""Neighbourhoods of pixels: Gaussian blur, smoothing by 3 x 3 pixels, and histograms of tiles.
+"""Filters of neighbourhoods of pixels: Gaussian blur, smoothing by 3 x 3 pixels, and histograms of tiles.
 
-A blur goes through the image once: each row is blurred from left to right into one of the lines of a ring, and as soon
-as a row has all its neighbours there, their sum goes into the image itself. Bytes are calculated in 16 bits, as
-multiples of 1/128: the sum of two of them still fits, and a share of 65536 is the upper half of a product.
+A blur reads the image once. Each row is blurred from left to right into one of the lines of a ring. As soon as a row
+has all its neighbours there, their sum is written to the image itself. Bytes are calculated in 16 bits, as multiples of
+1/128: the sum of two of them still fits, and a share of 65536 is the upper half of a product.
 """
 
 from typing import Any
@@ -17,21 +17,21 @@ from .pixels import in_range, precise, saturate, whole
 from .vectors import lane_address
 from .windows import REFLECT, border
 
-# What `weigh` reads and writes at once: lines are a multiple of it long.
+# Bytes that `add_weighted` reads and writes at once: the length of a line is a multiple of it.
 BLOCK_BYTES = 128
 VECTOR_BYTES = 32
 
 if config.DISABLE_JIT:
 
-    def weigh(
-        source: Any, before: Any, behind: Any, shares: Any, taps: int, start: Any, out: Any
+    def add_weighted(
+        source: Any, before: Any, after: Any, shares: Any, taps: int, start: Any, out: Any
     ) -> None:
-        """out[k]: `start` and the sum of source[before + k] + source[behind + k], by share, over the taps."""
+        """Set out[k] to `start` plus the sum of source[before + k] + source[after + k], by share, over the taps."""
         total = np.full(out.shape, start)
         for tap in range(taps):
             pair = (
                 source[before[tap] : before[tap] + len(out)]
-                + source[behind[tap] : behind[tap] + len(out)]
+                + source[after[tap] : after[tap] + len(out)]
             )
             if out.dtype == np.uint16:
                 total += ((pair.astype(np.uint32) * shares[tap]) >> np.uint32(16)).astype(np.uint16)
@@ -40,16 +40,16 @@ if config.DISABLE_JIT:
         out[:] = total
 
 else:
-    # Written out because the compiler keeps sums in memory, not in registers, while it goes from tap to tap, and finds
+    # Written in LLVM because the compiler keeps sums in memory, not in registers, while it loops over taps, and finds
     # the instruction for the upper half of 16-bit products only where the share was just loaded: 381 us for 13 x 13
     # pixels of a 224 px image with plain loops, 131 us with this.
     @intrinsic
-    def weigh(typing_context, source, before, behind, shares, taps, start, out):
-        """out[k]: `start` and the sum of source[before + k] + source[behind + k], by share, over the taps."""
-        signature = types.void(source, before, behind, shares, types.intp, out.dtype, out)
+    def add_weighted(typing_context, source, before, after, shares, taps, start, out):
+        """Set out[k] to `start` plus the sum of source[before + k] + source[after + k], by share, over the taps."""
+        signature = types.void(source, before, after, shares, types.intp, out.dtype, out)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            source, before, behind, shares, taps, start, out = arguments
+            source, before, after, shares, taps, start, out = arguments
             kinds = signature.args
             whole = isinstance(kinds[6].dtype, types.Integer)
             element = context.get_data_type(kinds[6].dtype)
@@ -110,7 +110,7 @@ else:
             sums = [builder.phi(lanes) for _ in range(vectors)]
             share = spread(element_at(kinds[3], shares, tap))
             first = builder.add(element_at(kinds[1], before, tap), place)
-            second = builder.add(element_at(kinds[2], behind, tap), place)
+            second = builder.add(element_at(kinds[2], after, tap), place)
             for number, total in enumerate(sums):
                 total.add_incoming(starts, block_body)
                 pair = add(line_at(first, number), line_at(second, number))
@@ -136,7 +136,7 @@ else:
 
 
 def widened(value: Any, line: Any) -> Any:
-    """A pixel as lines hold it: a byte as 128ths in 16 bits, anything else as a float."""
+    """Return a pixel as lines hold it: a byte as 128ths in 16 bits, any other value as a float."""
     if line.dtype == np.uint16:
         return np.uint16(np.uint16(value) << np.uint16(7))
     return line.dtype.type(value)
@@ -151,7 +151,7 @@ def _widened(value, line):
 
 
 def narrowed(value: Any, image: Any, line: Any) -> Any:
-    """The pixel of a value of a line, rounded."""
+    """Return the rounded pixel of a value of a line."""
     if line.dtype == np.uint16:
         return np.uint8((np.uint16(value) + np.uint16(64)) >> np.uint16(7))
     return saturate(value, image)
@@ -166,12 +166,12 @@ def _narrowed(value, image, line):
     return lambda value, image, line: saturate(value, image)
 
 
-def lost(products: Any, line: Any) -> Any:
-    """What is lost on average where so many 16-bit products are cut off; floats lose nothing."""
+def truncation_error(products: Any, line: Any) -> Any:
+    """Return the mean truncation error of so many 16-bit products; floats have none."""
     return line.dtype.type(products // 2 if line.dtype == np.uint16 else 0)
 
 
-@overload(lost)
+@overload(truncation_error)
 def _lost(products, line):
     dtype = line.dtype
     if dtype == types.uint16:
@@ -180,12 +180,12 @@ def _lost(products, line):
 
 
 @kernel
-def blur(x: Any, shares: Any, before: Any, behind: Any, line: Any, sums: Any, ring: Any) -> None:
-    """x becomes the sum of its neighbours by share, of those in its row and then in its column; mirrored outside.
+def blur(x: Any, shares: Any, before: Any, after: Any, line: Any, sums: Any, ring: Any) -> None:
+    """Replace every pixel by the weighted sum of its neighbours, in its row, then in its column; mirrored outside.
 
     shares[0] is half the share of a pixel itself, shares[1:] are those of its neighbours on one side. `before` and
-    `behind` are as long. `sums` is a row long and a multiple of BLOCK_BYTES, `ring` has room for 2 * radius + 1 of
-    them, and `line` for one and the radius on both sides.
+    `after` are as long. `sums` is a row long and a multiple of BLOCK_BYTES, `ring` has room for 2 * radius + 1 of them,
+    and `line` for one and the radius on both sides.
     """
     height, width, channels = x.shape
     length, padded = width * channels, sums.shape[0]
@@ -193,7 +193,7 @@ def blur(x: Any, shares: Any, before: Any, behind: Any, line: Any, sums: Any, ri
     taps = shares.shape[0]
     radius = taps - 1
     edge, places = radius * channels, 2 * radius + 1
-    start = lost(taps, line)
+    start = truncation_error(taps, line)
     # Places in the ring, counted without divisions: of the newest row, and of the oldest one that is still needed.
     newest, oldest = places - 1, 0
     for front in range(height + radius):
@@ -209,9 +209,9 @@ def blur(x: Any, shares: Any, before: Any, behind: Any, line: Any, sums: Any, ri
                     line[edge - tap * channels + c] = inside[left + c]
                     line[edge + (width - 1 + tap) * channels + c] = inside[right + c]
             for tap in range(taps):
-                before[tap], behind[tap] = edge - tap * channels, edge + tap * channels
+                before[tap], after[tap] = edge - tap * channels, edge + tap * channels
             place = newest * padded
-            weigh(line, before, behind, shares, taps, start, ring[place : place + padded])
+            add_weighted(line, before, after, shares, taps, start, ring[place : place + padded])
         i = front - radius
         if i >= 0:
             # Rows and their mirror images are at most the radius away.
@@ -220,8 +220,8 @@ def blur(x: Any, shares: Any, before: Any, behind: Any, line: Any, sums: Any, ri
                 above = first + border(i - tap, height, REFLECT)
                 below = first + border(i + tap, height, REFLECT)
                 before[tap] = (above - places if above >= places else above) * padded
-                behind[tap] = (below - places if below >= places else below) * padded
-            weigh(ring, before, behind, shares, taps, start, sums)
+                after[tap] = (below - places if below >= places else below) * padded
+            add_weighted(ring, before, after, shares, taps, start, sums)
             row = rows[i]
             for k in range(length):
                 row[k] = narrowed(sums[k], x, line)
@@ -229,7 +229,7 @@ def blur(x: Any, shares: Any, before: Any, behind: Any, line: Any, sums: Any, ri
 
 @kernel
 def sharpen(x: Any, factor: Any, white: Any, lines: Any, sums: Any) -> None:
-    """x becomes x * factor + smooth * (1 - factor), where smooth is the mean of 3 x 3 pixels, 5 of 13 the middle one.
+    """Replace x by x * factor + smooth * (1 - factor), where smooth is the mean of 3 x 3 pixels 5 of 13 in the middle.
 
     Integers are smoothed to integers. Pixels at the border are only clipped to 0 and white. `lines` is two rows long,
     `sums` one.
@@ -243,7 +243,7 @@ def sharpen(x: Any, factor: Any, white: Any, lines: Any, sums: Any) -> None:
     if inner <= 0 or height < 3:
         return
     for i in range(height - 1):
-        # Rows are overwritten, but the next one needs them as they were.
+        # Rows are overwritten, but the next one needs the original values.
         above, middle, below = lines[(i + 1) % 2], lines[i % 2], rows[i + 1]
         row = rows[i]
         for k in range(length):
@@ -270,9 +270,9 @@ def sharpen(x: Any, factor: Any, white: Any, lines: Any, sums: Any) -> None:
 
 
 def clipped(value: Any, white: Any, like: Any) -> Any:
-    """A value of the precision of `like` as a pixel: from 0 to white, rounded half up if that is an integer.
+    """Return a value as a pixel of the array `like`: from 0 to white, rounded half up if that is an integer.
 
-    In its own precision, where `saturate` goes through float64 and takes twice as long.
+    The calculation is in the precision of the value. `saturate` calculates in float64 and takes twice as long.
     """
     inside = min(max(value, precise(0, like)), precise(white, like))
     if like.dtype.kind in "iu" and np.iinfo(like.dtype).max < 2**31:
@@ -294,7 +294,7 @@ def _clipped(value, white, like):
 
 @jitable
 def tile_size(size: Any, tiles: Any, other: Any, other_tiles: Any) -> Any:
-    """As OpenCV has it: where either side of an image is no multiple of its tiles, both become larger."""
+    """Return the size of a tile as OpenCV: if a side is no multiple of its tiles, both sides become larger."""
     if size % tiles == 0 and other % other_tiles == 0:
         return size // tiles
     return (size + tiles - size % tiles) // tiles
@@ -302,9 +302,10 @@ def tile_size(size: Any, tiles: Any, other: Any, other_tiles: Any) -> Any:
 
 @kernel
 def tile_curves(grey: Any, clip: Any, counts: Any, curves: Any) -> None:
-    """For every tile of bytes the curve that equalises its histogram, of which no bin is above `clip` times the mean.
+    """Compute for every tile of bytes the curve that equalises its histogram, with bins up to `clip` times the mean.
 
-    What is above is shared among all bins; a `clip` of 0 is no limit. The image goes on mirrored behind its end.
+    The counts above that limit are distributed over all bins; a `clip` of 0 is no limit. The image is mirrored after
+    its end.
     """
     height, width = grey.shape
     down, across = curves.shape[:2]
@@ -342,7 +343,7 @@ def tile_curves(grey: Any, clip: Any, counts: Any, curves: Any) -> None:
 
 @kernel
 def apply_curves(grey: Any, curves: Any, low: Any, high: Any, weight: Any, out: Any) -> None:
-    """Every byte through the curves of the four tiles around it, by its distance from their middles."""
+    """Map every byte through the curves of the four tiles around it, weighted by its distance from their middles."""
     height, width = grey.shape
     down, across = curves.shape[:2]
     tall, wide = tile_size(height, down, width, across), tile_size(width, across, height, down)

@@ -16,22 +16,22 @@ from .memory import copy_bytes
 Numbers = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
-# What a chunk header says its chunk is.
+# The kinds of chunks in a chunk header.
 SIGNATURE = ord("s")
 SIMPLE = ord("r")
 PADDING = ord("p")
 
-# Of an integer of 63 bits.
+# The longest varint, of an integer of 63 bits.
 VARINT_BYTES = 9
 
-# Protobuf: what precedes a number in fields 1, 2 and 3 of an entry of the footer.
+# Protobuf tags of fields 1, 2 and 3 of an entry of the footer.
 OFFSET_TAG, SIZE_TAG, RECORDS_TAG = 0x08, 0x10, 0x18
 ENTRY_BYTES = 3 * (1 + VARINT_BYTES)
 
 
 @jitable
 def put_varint(number: Any, place: Any, out: Bytes) -> Any:
-    """One number at a place, and the place behind it."""
+    """Write a varint at a place and return the place after it."""
     while number > 127:
         out[place] = number & 127 | 128
         number >>= 7
@@ -42,7 +42,7 @@ def put_varint(number: Any, place: Any, out: Bytes) -> Any:
 
 @jitable
 def varint_bytes(number: Any) -> Any:
-    """How many bytes a number takes."""
+    """Return the number of bytes of a varint."""
     count = 1
     while number > 127:
         number >>= 7
@@ -52,7 +52,7 @@ def varint_bytes(number: Any) -> Any:
 
 @kernel
 def write_varints(numbers: Numbers, ends: Numbers, out: Bytes) -> None:
-    """Numbers side by side; ends[i] is the place behind number i."""
+    """Write varints one after the other; ends[i] is the place after number i."""
     place = 0
     for i in range(numbers.shape[0]):
         place = put_varint(numbers[i], place, out)
@@ -61,7 +61,7 @@ def write_varints(numbers: Numbers, ends: Numbers, out: Bytes) -> None:
 
 @kernel
 def write_heads(sizes: Numbers, group: int, ends: Numbers, out: Bytes) -> None:
-    """What stands before the records of uncompressed chunks of `group` each: no compression, and the sizes."""
+    """Write the heads of uncompressed chunks of `group` records each: no compression, and the sizes."""
     place = 0
     for i in range(ends.shape[0]):
         first = i * group
@@ -80,7 +80,7 @@ def write_heads(sizes: Numbers, group: int, ends: Numbers, out: Bytes) -> None:
 def write_entries(
     begins: Numbers, decoded: Numbers, records: Numbers, ends: Numbers, out: Bytes
 ) -> None:
-    """The entries of the footer, one per chunk; ends[i] is the place behind entry i."""
+    """Write the entries of the footer, one per chunk; ends[i] is the place after entry i."""
     place = 0
     for i in range(ends.shape[0]):
         out[place] = OFFSET_TAG
@@ -94,7 +94,10 @@ def write_entries(
 
 @kernel
 def place_chunks(begin: int, sizes: Numbers, records: Numbers, begins: Numbers) -> None:
-    """Where chunks begin whose data has the sizes of one row of `sizes`, and as the last of all, where they end."""
+    """Compute the beginning of every chunk, and the end of the last one.
+
+    The data of a chunk has the sizes of one row of `sizes`.
+    """
     begins[0] = begin
     for i in range(sizes.shape[0]):
         data_size = 0
@@ -104,8 +107,8 @@ def place_chunks(begin: int, sizes: Numbers, records: Numbers, begins: Numbers) 
 
 
 @jitable
-def put_piece(address: Any, size: Any, position: Any, base: Any) -> Any:
-    """Bytes of a chunk to a position, around block headers, and the position behind; position 0 is at `base`."""
+def write_piece(address: Any, size: Any, position: Any, base: Any) -> Any:
+    """Write bytes of a chunk around block headers and return the position after them; position 0 is at `base`."""
     while size > 0:
         inside = position % BLOCK
         if inside == 0:
@@ -120,7 +123,7 @@ def put_piece(address: Any, size: Any, position: Any, base: Any) -> Any:
 
 
 @kernel
-def lay_chunks(
+def write_chunks(
     begins: Numbers,
     kind: int,
     records: Numbers,
@@ -129,9 +132,9 @@ def lay_chunks(
     sizes: Numbers,
     out: Bytes,
 ) -> None:
-    """Chunks at the positions that `place_chunks` gave, each with the data of one row of addresses and sizes."""
+    """Write chunks at the positions that `place_chunks` computed, each with data by a row of addresses and sizes."""
     state = new_state()
-    # One for all chunks of a call: a header, and a block header.
+    # Scratch memory for all chunks of a call: a header, and a block header.
     words = np.empty(CHUNK_HEADER // 8, np.uint64)
     header = words.ctypes.data
     base = out.ctypes.data - begins[0]
@@ -139,11 +142,12 @@ def lay_chunks(
         begin, end = begins[i], begins[i + 1]
         start_hash(RIEGELI_KEY, state)
         data_size = 0
-        # The header is as long wherever it lies, so the data can go first, and is hashed while the cache has it.
+        # The header has the same length at any position, so the data is written first, and hashed while it is in the
+        # cache.
         position = end_of(begin, CHUNK_HEADER)
         for j in range(addresses.shape[1]):
             hash_bytes(addresses[i, j], sizes[i, j], state)
-            position = put_piece(addresses[i, j], sizes[i, j], position, base)
+            position = write_piece(addresses[i, j], sizes[i, j], position, base)
             data_size += sizes[i, j]
         # A chunk with more records than bytes.
         out[position - begins[0] : end - begins[0]] = 0
@@ -155,7 +159,7 @@ def lay_chunks(
         start_hash(RIEGELI_KEY, state)
         hash_bytes(header + 8, CHUNK_HEADER - 8, state)
         words[0] = finish_hash(state)
-        put_piece(header, CHUNK_HEADER, begin, base)
+        write_piece(header, CHUNK_HEADER, begin, base)
 
         for block in range((begin + BLOCK - 1) // BLOCK * BLOCK, end, BLOCK):
             words[1] = block - begin

@@ -1,7 +1,7 @@
-"""Rows at addresses -> batch: plain, strided, byte-swapped, narrowed.
+"""Gather: rows at addresses -> batch, plain, strided, byte-swapped or narrowed.
 
-Rows are named by the address of their first byte, so that one file, many files, a subset and an array in memory
-are the same thing to a kernel, and read-only and writable memory are not two types to compile for.
+A row is named by the address of its first byte. So one file, many files, a subset and an array in memory are the same
+to a kernel, and read-only and writable memory are not two types to compile for.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from .memory import copy_bytes, pointer, prefetch_line
 
 CACHE_LINE = 64
 # Rows are read in a random order, each from a page of its own, and waiting for its first bytes is a sixth of the time.
-# [512 rows of 3 KB: 184 us without this, 157 us with it; in two threads 91 and 84; asking for all bytes gains nothing]
+# [512 rows of 3 KB: 184 us without this, 157 us with it; in two threads 91 and 84; to prefetch all bytes gains nothing]
 ROWS_AHEAD = 2
 PREFETCHED_BYTES = 512
 LOW_HALF = 0 if np.little_endian else 1
@@ -24,7 +24,7 @@ Bytes = NDArray[np.uint8]
 
 @jitable
 def part_of(row: int, starts: NDArray[np.int64], parts: int) -> int:
-    """The part that holds a row, where part p holds the rows from starts[p] up to starts[p + 1]."""
+    """Return the part that holds a row, where part p holds the rows from starts[p] up to starts[p + 1]."""
     low, high = 0, parts
     while high - low > 1:
         middle = (low + high) // 2
@@ -43,7 +43,7 @@ def locate_rows(
     strides: NDArray[np.int64],
     out: Addresses,
 ) -> None:
-    """Address of every row."""
+    """Write the address of every row."""
     for i in range(rows.shape[0]):
         part = part_of(rows[i], starts, bases.shape[0])
         out[i] = bases[part] + (rows[i] - starts[part]) * strides[part]
@@ -58,7 +58,10 @@ def address_rows(
     out: Addresses,
     misfit: NDArray[np.int64],
 ) -> None:
-    """Address of every row of one array; those below 0 count from its end. misfit[0] is the first outside, or -1."""
+    """Write the address of every row of one array; negative rows count from its end.
+
+    misfit[0] is the first row outside, or -1.
+    """
     misfit[0] = -1
     for i in range(rows.shape[0]):
         row = rows[i] + count if rows[i] < 0 else rows[i]
@@ -70,14 +73,14 @@ def address_rows(
 
 @jitable
 def prefetch_row(address: int, size: int) -> None:
-    """Ask for the first bytes of a row: the rest the processor finds by itself."""
+    """Prefetch the first bytes of a row: the processor detects the rest."""
     for k in range(0, min(size, PREFETCHED_BYTES), CACHE_LINE):
         prefetch_line(address + k)
 
 
 @kernel
 def copy_rows(addresses: Addresses, size: int, out: Bytes) -> None:
-    """`size` bytes from every address, one row after the other."""
+    """Copy `size` bytes from every address, one row after the other."""
     target, count = out.ctypes.data, addresses.shape[0]
     for i in range(count):
         if i + ROWS_AHEAD < count:
@@ -89,7 +92,7 @@ def copy_rows(addresses: Addresses, size: int, out: Bytes) -> None:
 def copy_rows_in_parts(
     parts: NDArray[np.int64], addresses: Addresses, size: int, out: Bytes
 ) -> None:
-    """`copy_rows` for all parts at once: the rows from parts[p] to parts[p + 1]."""
+    """Run `copy_rows` for all parts at once: the rows from parts[p] to parts[p + 1]."""
     for number in prange(parts.shape[0] - 1):
         part = np.int64(number)  # Numba counts in unsigned integers, whose differences are floats
         begin, end = parts[part], parts[part + 1]
@@ -98,7 +101,7 @@ def copy_rows_in_parts(
 
 @gil_kernel
 def copy_rows_holding_gil(addresses: Addresses, size: int, out: Bytes) -> None:
-    """`copy_rows` for a few kilobytes."""
+    """Run `copy_rows` for a few kilobytes, holding the GIL."""
     copy_rows(addresses, size, out)
 
 
@@ -113,7 +116,7 @@ def copy_shuffled(
     scratch: NDArray[np.uint32],
     numbers: NDArray[np.int64],
 ) -> None:
-    """The rows at places `first` and following of a permutation, see `permute`; numbers[k] is which row the k-th is.
+    """Copy the rows at places `first` and following of a permutation, see `permute`; write their numbers to `numbers`.
 
     fields[f] is (address of row 0, bytes from row to row, bytes of a row, address of the rows to be written).
     """
@@ -139,7 +142,7 @@ def copy_shuffled_holding_gil(
     scratch: NDArray[np.uint32],
     numbers: NDArray[np.int64],
 ) -> None:
-    """`copy_shuffled` for a few kilobytes."""
+    """Run `copy_shuffled` for a few kilobytes, holding the GIL."""
     copy_shuffled(first, rows, height, width, keys, fields, scratch, numbers)
 
 
@@ -147,7 +150,7 @@ def copy_shuffled_holding_gil(
 def collect_rows(
     addresses: Addresses, offsets: NDArray[np.int64], unit: int, swap: bool, out: Bytes
 ) -> None:
-    """Elements of `unit` bytes at `offsets` from every address, their bytes reversed when `swap`."""
+    """Collect elements of `unit` bytes at `offsets` from every address, with reversed bytes if `swap`."""
     elements = offsets.shape[0]
     for i in range(addresses.shape[0]):
         place = i * elements * unit
@@ -167,7 +170,7 @@ def collect_rows_in_parts(
     swap: bool,
     out: Bytes,
 ) -> None:
-    """`collect_rows` for all parts at once."""
+    """Run `collect_rows` for all parts at once."""
     size = offsets.shape[0] * unit
     for number in prange(parts.shape[0] - 1):
         part = np.int64(number)
@@ -183,12 +186,12 @@ def narrow_integers(
     out: NDArray[np.integer],
     misfit: NDArray[np.int64],
 ) -> None:
-    """64-bit integers of the dtype of `wide` into 32 bits; misfit[0] is the first element that does not fit, or -1."""
+    """Narrow 64-bit integers of the dtype of `wide` to 32 bits; misfit[0] is the first that does not fit, or -1."""
     size = out.shape[1]
     misfit[0] = -1
     for i in range(addresses.shape[0]):
         row = carray(pointer(addresses[i]), (size,), wide.dtype)
-        # A number too large wraps in compiled code and raises in plain Python; its low half does neither.
+        # A number that is too large wraps in compiled code and raises in plain Python; its low half does neither.
         halves = carray(pointer(addresses[i]), (size, 2), out.dtype)
         fits = True
         for j in range(size):
@@ -205,7 +208,7 @@ def narrow_integers(
 def narrow_floats(
     addresses: Addresses, wide: NDArray[np.inexact], out: NDArray[np.inexact]
 ) -> None:
-    """Floats or complex numbers of the dtype of `wide` into half the bytes."""
+    """Narrow floats or complex numbers of the dtype of `wide` to half the bytes."""
     size = out.shape[1]
     for i in range(addresses.shape[0]):
         row = carray(pointer(addresses[i]), (size,), wide.dtype)

@@ -1,7 +1,7 @@
 """HighwayHash64 of bytes at an address, whole or in pieces: the checksum of Riegeli and thus of ArrayRecord files.
 
 The state is four vectors of four 64-bit lanes, into which packets of 32 bytes are mixed one after the other. With these
-instructions 64 KiB take 4.7 us, and 4.9 us with Google's C++ for AVX2 [one core of an EPYC 7003]. Written for
+instructions 64 KiB take 4.7 us, and 4.9 us with Google's C++ for AVX2 [one core of an EPYC 7003]. The code is for
 little-endian machines, as are the files.
 """
 
@@ -21,7 +21,7 @@ Words = NDArray[np.uint64]
 
 RIEGELI_KEY = np.frombuffer(b"Riegeli/records\n" * 2, "<u8").astype(np.uint64)
 
-# The places of a state behind v0, v1, mul0 and mul1: the packet that the last piece began, room to pad it, its bytes.
+# The places of a state after v0, v1, mul0 and mul1: the incomplete packet of the last piece, room to pad it, its bytes.
 PACKET = 16
 PADDED = 20
 CARRIED = 24
@@ -41,36 +41,36 @@ ROUNDS_AT_THE_END = 4
 if config.DISABLE_JIT:
 
     def new_state() -> Words:
-        """Memory for one state, until the function that called this returns."""
+        """Allocate memory for one state, valid until the function that called this returns."""
         return np.empty(STATE_WORDS, np.uint64)
 
     def start_hash(key: Words, state: Words) -> None:
-        """A state that has seen nothing yet, for a key of four words."""
+        """Set the initial state for a key of four words."""
         first, second = np.array(FIRST, np.uint64), np.array(SECOND, np.uint64)
         swapped = key.view(np.uint32)[list(SWAPPED)].view(np.uint64)
         state[:PACKET] = np.concatenate([first ^ key, second ^ swapped, first, second])
         state[CARRIED] = 0
 
     def mix_packets(address: int, count: int, state: Words) -> None:
-        """`count` packets side by side into the state."""
+        """Mix `count` contiguous packets into the state."""
         packets = carray(pointer(address), (count, 4), np.uint64)
         for packet in packets:
             mix(packet, state)
 
     def mix_length(carried: int, state: Words) -> None:
-        """The length of the last, incomplete packet into the state."""
+        """Mix the length of the last, incomplete packet into the state."""
         state[0:4] += np.uint64(carried << 32 | carried)
         words = state[4:8].view(np.uint32)
         words[:] = words << np.uint32(carried) | words >> np.uint32(32 - carried)
 
     def mix_itself(state: Words) -> int:
-        """The state into itself until every bit depends on every other, and the hash that results."""
+        """Mix the state into itself until every bit depends on every other; return the hash."""
         for _ in range(ROUNDS_AT_THE_END):
             mix(state[0:4].view(np.uint32)[list(CROSSED)].view(np.uint64), state)
         return int(state[0:PACKET:4].sum())
 
     def mix(packet: Words, state: Words) -> None:
-        """One packet into the state."""
+        """Mix one packet into the state."""
         v0, v1, mul0, mul1 = state[:PACKET].reshape(4, 4)
         low, half = np.uint64(2**32 - 1), np.uint64(32)
         v1 += packet + mul0
@@ -81,7 +81,7 @@ if config.DISABLE_JIT:
         v1 += zipped(v0)
 
     def zipped(lanes: Words) -> Words:
-        """The bytes of each half of a vector in another order."""
+        """Return the bytes of each half of a vector in another order."""
         return lanes.view(np.uint8).reshape(2, 16)[:, ZIPPER].reshape(-1).view(np.uint64)
 
 else:
@@ -92,7 +92,7 @@ else:
 
     @intrinsic
     def new_state(typing_context):
-        """Memory for one state, until the function that called this returns."""
+        """Allocate memory for one state, valid until the function that called this returns."""
         kind = types.Array(types.uint64, 1, "C")
 
         # On the stack: np.empty takes 15 ns, and all of the hash of a chunk header 13 ns.
@@ -113,7 +113,7 @@ else:
 
     @intrinsic
     def start_hash(typing_context, key, state):
-        """A state that has seen nothing yet, for a key of four words."""
+        """Set the initial state for a key of four words."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             key, state = (
@@ -134,7 +134,7 @@ else:
 
     @intrinsic
     def mix_packets(typing_context, address, count, state):
-        """`count` packets side by side into the state."""
+        """Mix `count` contiguous packets into the state."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             address, count, state = arguments
@@ -163,7 +163,7 @@ else:
 
     @intrinsic
     def mix_length(typing_context, carried, state):
-        """The length of the last, incomplete packet into the state."""
+        """Mix the length of the last, incomplete packet into the state."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             carried, state = arguments
@@ -172,7 +172,7 @@ else:
             rotate = cgutils.get_or_insert_function(
                 builder.module, ir.FunctionType(HALF_LANES, [HALF_LANES] * 3), "llvm.fshl.v8i32"
             )
-            # In both halves of a lane the length is what is to be added: 2**32 + 1 times itself.
+            # The length is added to both halves of a lane: as 2**32 + 1 times itself.
             v0 = builder.add(load(builder, memory, WORD(0)), builder.bitcast(count, LANES))
             v1 = builder.bitcast(load(builder, memory, WORD(1)), HALF_LANES)
             store(builder, v0, memory, WORD(0))
@@ -184,7 +184,7 @@ else:
 
     @intrinsic
     def mix_itself(typing_context, state):
-        """The state into itself until every bit depends on every other, and the hash that results."""
+        """Mix the state into itself until every bit depends on every other; return the hash."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             memory = vectors_of(context, builder, signature.args[0], arguments[0])
@@ -200,7 +200,7 @@ else:
         return types.uint64(state), generate
 
     def mixed(builder: Any, packet: Any, vectors: Any) -> list[Any]:
-        """The state after one packet."""
+        """Return the state after one packet."""
         v0, v1, mul0, mul1 = vectors
         low, half = (ir.Constant(LANES, [number] * 4) for number in (2**32 - 1, 32))
 
@@ -217,37 +217,37 @@ else:
         return [v0, v1, mul0, mul1]
 
     def shuffled(builder: Any, lanes: Any, parts: Any, order: Any) -> Any:
-        """The parts of a vector in another order."""
+        """Return the parts of a vector in another order."""
         places = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), list(order))
         value = builder.bitcast(lanes, parts)
         value = builder.shuffle_vector(value, ir.Constant(parts, ir.Undefined), places)
         return builder.bitcast(value, LANES)
 
     def spread(builder: Any, number: Any) -> Any:
-        """A 32-bit number in both halves of every lane."""
+        """Return a 32-bit number in both halves of every lane."""
         undefined = ir.Constant(HALF_LANES, ir.Undefined)
         first = builder.insert_element(undefined, number, ir.IntType(32)(0))
         return builder.shuffle_vector(first, undefined, ir.Constant(HALF_LANES, [0] * 8))
 
     def vectors_of(context: Any, builder: Any, kind: Any, state: Any) -> Any:
-        """The memory of a state as vectors."""
+        """Return the memory of a state as vectors."""
         data = context.make_array(kind)(context, builder, state).data
         return builder.bitcast(data, LANES.as_pointer())
 
     def load(builder: Any, memory: Any, place: Any) -> Any:
-        """A vector from any address."""
+        """Load a vector from any address."""
         lanes = builder.load(builder.gep(memory, [place]))
         lanes.align = 1
         return lanes
 
     def store(builder: Any, lanes: Any, memory: Any, place: Any) -> None:
-        """A vector to any address."""
+        """Store a vector at any address."""
         builder.store(lanes, builder.gep(memory, [place])).align = 1
 
 
 @jitable
 def hash_bytes(address: int, nbytes: int, state: Words) -> None:
-    """The next piece of the data, of any length, into the state."""
+    """Add the next piece of the data, of any length, to the state."""
     packet = state.ctypes.data + 8 * PACKET
     carried = int(np.int64(state[CARRIED]))
     if carried > 0:
@@ -269,11 +269,11 @@ def hash_bytes(address: int, nbytes: int, state: Words) -> None:
 
 @jitable
 def finish_hash(state: Words) -> int:
-    """The hash of all pieces; the state is used up."""
+    """Return the hash of all pieces; the state is used up."""
     carried = int(np.int64(state[CARRIED]))
     if carried > 0:
         mix_length(carried, state)
-        # Behind the whole 32-bit words are zeros; the bytes of an incomplete one have a place of their own.
+        # Zeros follow the whole 32-bit words; the bytes of an incomplete word have a place of their own.
         packet, padded = state.ctypes.data + 8 * PACKET, state.ctypes.data + 8 * PADDED
         for i in range(4):
             state[PADDED + i] = 0
@@ -292,7 +292,7 @@ def finish_hash(state: Words) -> int:
 
 @kernel
 def highway_hash(address: int, nbytes: int) -> int:
-    """The hash of `nbytes` bytes at an address, with Riegeli's key."""
+    """Return the hash of `nbytes` bytes at an address, with Riegeli's key."""
     state = new_state()
     start_hash(RIEGELI_KEY, state)
     hash_bytes(address, nbytes, state)
@@ -301,7 +301,7 @@ def highway_hash(address: int, nbytes: int) -> int:
 
 @kernel
 def highway_hash_pieces(key: Words, addresses: NDArray[np.int64], sizes: NDArray[np.int64]) -> int:
-    """The hash of pieces of memory as if they lay side by side."""
+    """Return the hash of pieces of memory as if they were contiguous."""
     state = new_state()
     start_hash(key, state)
     for i in range(addresses.shape[0]):

@@ -1,8 +1,8 @@
-"""What JPEG loses: colours at half of the size, and 8 x 8 blocks whose cosine transform is rounded to few levels.
+"""Losses of JPEG: colours at half the size, and 8 x 8 blocks whose cosine transform is quantised.
 
-Nothing is encoded: the losses of the baseline process (ITU-T T.81), with the tables of its annex K, are applied to the
-pixels themselves. Sizes, roundings and the enlargement of colours are those of libjpeg, so the result is within 0.7
-levels on average of what comes back from a file; what differs is the arithmetic of the transform, float32 here.
+No image is encoded. The losses of the baseline process (ITU-T T.81), with the tables of its annex K, are applied to the
+pixels themselves. Sizes, roundings and the upsampling of colours are those of libjpeg, so the result is within 0.7
+levels on average of a decoded file. The difference is the arithmetic of the transform, float32 here.
 """
 
 import math
@@ -19,7 +19,7 @@ from .tones import merge_colours, split_colours
 from .vectors import PAIRS, lane_address
 
 SIDE = 8
-# Pixels across a block of colours, which have half of the size.
+# Pixels across a block of colours, which have half the size.
 UNIT = 16
 LUMINANCE = np.array(
     [
@@ -52,7 +52,7 @@ WAVES = np.ascontiguousarray(COSINES.T)
 
 @jitable
 def quantisation(base: Any, quality: Any, out: Any) -> None:
-    """The table of a quality from 1 to 100, as libjpeg makes it."""
+    """Compute the table of a quality from 1 to 100, as libjpeg does."""
     scale = 5000 // quality if quality < 50 else 200 - 2 * quality
     for u in range(SIDE):
         for v in range(SIDE):
@@ -62,14 +62,14 @@ def quantisation(base: Any, quality: Any, out: Any) -> None:
 
 @jitable
 def _level(value: Any, white: Any) -> Any:
-    """A value as one of 256 levels."""
+    """Return a value as one of 256 levels."""
     share = np.float32(value) * np.float32(255.0 / white)
     return np.floor(min(max(share, np.float32(0)), np.float32(255)) + np.float32(0.5))
 
 
 @jitable
 def add_pairs(line: Any, first: Any, sums: Any) -> None:
-    """Sums of pairs of values, which are whole numbers, alone or added to those of the line above."""
+    """Sum pairs of values, which are whole numbers; add them to the sums of the line above unless it is the first."""
     pairs = line.reshape(-1, 2)
     if first:
         for k in range(sums.shape[0]):
@@ -81,9 +81,9 @@ def add_pairs(line: Any, first: Any, sums: Any) -> None:
 
 @kernel
 def to_planes(x: Any, white: Any, light: Any, blue: Any, red: Any, planes: Any, lines: Any) -> None:
-    """The brightness of every pixel, and blue and red against it for squares of 2 x 2; 128 is subtracted of all.
+    """Write the brightness of every pixel, and the blue and red differences of squares of 2 x 2; 128 is subtracted.
 
-    Planes are larger than the image: pixels outside repeat its edge. Those of colours are not written for grey ones.
+    Planes are larger than the image: the edge is repeated outside. Planes of colours are not written for grey images.
     `planes` has room for the colours of a row of `light`, `lines` for four of them.
     """
     height, width, channels = x.shape
@@ -124,7 +124,7 @@ def to_planes(x: Any, white: Any, light: Any, blue: Any, red: Any, planes: Any, 
 
 @jitable
 def _columns(matrix: Any, source: Any, out: Any) -> None:
-    """A matrix times each column of eight rows."""
+    """Multiply a matrix by each column of eight rows."""
     for u in range(SIDE):
         target = out[u]
         first, share = source[0], matrix[u, 0]
@@ -139,7 +139,7 @@ def _columns(matrix: Any, source: Any, out: Any) -> None:
 if config.DISABLE_JIT:
 
     def transform_eight(line: Any, start: int, matrix: Any, out: Any) -> None:
-        """Eight values in a row times a matrix, at the same place in another row."""
+        """Multiply eight values in a row by a matrix, into the same place of another row."""
         total = line[start] * matrix[0]
         for n in range(1, SIDE):
             total = total + line[start + n] * matrix[n]
@@ -149,7 +149,7 @@ else:
 
     @intrinsic
     def transform_eight(typing_context, line, start, matrix, out):
-        """Eight values in a row times a matrix, at the same place in another row."""
+        """Multiply eight values in a row by a matrix, into the same place of another row."""
         if not line.dtype == matrix.dtype == out.dtype == types.float32:
             return None
         signature = types.void(line, types.intp, matrix, out)
@@ -182,7 +182,7 @@ else:
 
 @jitable
 def _rows(matrix: Any, source: Any, out: Any) -> None:
-    """Eight values in a row after the other, times a matrix."""
+    """Multiply eight values after eight values of a row by a matrix."""
     for u in range(SIDE):
         line, target = source[u], out[u]
         for start in range(0, line.shape[0], SIDE):
@@ -193,7 +193,7 @@ def _rows(matrix: Any, source: Any, out: Any) -> None:
 def quantise_blocks(
     plane: Any, table: Any, cosines: Any, waves: Any, strip: Any, other: Any
 ) -> None:
-    """The blocks of a plane after their transform was rounded to multiples of a table; strips are eight rows of it."""
+    """Round the transform of the blocks of a plane to multiples of a table; strips are eight rows of it."""
     half = np.float32(0.5)
     least, most = np.float32(-128), np.float32(127)
     for top in range(0, plane.shape[0], SIDE):
@@ -205,7 +205,7 @@ def quantise_blocks(
             for start in range(0, line.shape[0], SIDE):
                 block = line[start : start + SIDE]
                 for m in range(SIDE):
-                    # Halves away from 0.
+                    # Halves are rounded away from 0.
                     value, step = block[m], steps[m]
                     size = np.floor(abs(value) / step + half) * step
                     block[m] = -size if value < np.float32(0) else size
@@ -219,7 +219,7 @@ def quantise_blocks(
 
 @jitable
 def _enlarged(line: Any, j: Any, last: Any) -> Any:
-    """The value of column j in a line of half of the columns, three parts of the nearer one, in 16ths."""
+    """Return the value of column j from a line of half the columns, three parts of the nearer one, in 16ths."""
     near = j // 2
     if j % 2 == 0:
         far = max(near - 1, 0)
@@ -232,7 +232,7 @@ def _enlarged(line: Any, j: Any, last: Any) -> Any:
 
 @jitable
 def _enlarge(line: Any, last: Any, out: Any) -> None:
-    """A line of half of the columns as one of all."""
+    """Upsample a line of half the columns to all columns."""
     pairs = out.reshape(-1, 2)
     inner, before, after = pairs[1:last], line[: max(last - 1, 0)], line[2 : last + 1]
     middle = line[1:last]
@@ -255,7 +255,7 @@ def _stored(level: Any, white: Any, like: Any) -> Any:
 def _store_level(level, white, like):
     least, most, half = np.float32(0), np.float32(255), np.float32(0.5)
     if like.dtype == types.uint8:
-        # Their white is 255.
+        # The white of these planes is 255.
         return lambda level, white, like: types.uint8(
             np.int32(min(max(np.floor(level + half), least), most))
         )
@@ -268,7 +268,7 @@ def _store_level(level, white, like):
 def from_planes(
     light: Any, blue: Any, red: Any, white: Any, planes: Any, lines: Any, x: Any
 ) -> None:
-    """Planes back as the pixels of an image; colours are enlarged as libjpeg does it. Memory is that of `to_planes`."""
+    """Convert planes back to pixels; colours are upsampled as libjpeg does. Scratch memory is that of `to_planes`."""
     height, width, channels = x.shape
     middle = np.float32(128)
     if channels < 3:

@@ -1,4 +1,4 @@
-"""Keys of random numbers: a seed and what it is for -> a 64-bit key."""
+"""Keys of random numbers: a seed and the numbers of its purpose -> a 64-bit key."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from .random import fold
 
 
 def derive_key(seed: int, *numbers: int) -> int:
-    """Return a 64-bit key from a seed and the numbers of what it is for."""
+    """Return a 64-bit key from a seed and the numbers of its purpose."""
     key = np.uint64(seed)
     for number in numbers:
         key = np.uint64(fold(key, np.uint64(number)))

@@ -1,4 +1,4 @@
-"""Mel spectrograms: the power of a signal in bands that are as wide as the ear hears them."""
+"""Mel spectrograms: the power of a signal in bands that are as wide as human hearing resolves them."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def mel_power(
     sums: Any,
     out: Any,
 ) -> None:
-    """out[frame, band]: the weighted sum of the sizes of the spectrum, or of their squares, over the band.
+    """Set out[frame, band] to the weighted sum of the magnitudes of the spectrum, or of their squares, over the band.
 
     Frame 0 begins `before` moments before x, which is mirrored at its ends. Band b has the frequencies from firsts[b]
     to ends[b] and the weights from weights[ends of the bands before] on.

@@ -1,4 +1,4 @@
-"""Reading memory at an address: what a mapped file, an array and a scratch row have in common."""
+"""Access to memory by address: the common form of a mapped file, an array and a scratch row."""
 
 import ctypes
 from typing import Any
@@ -13,41 +13,41 @@ WORD = ir.IntType(64)
 if config.DISABLE_JIT:
 
     def pointer(address: int) -> ctypes.c_void_p:
-        """An address as something `numba.carray` takes."""
+        """Return an address as a pointer that `numba.carray` accepts."""
         return ctypes.c_void_p(int(address))
 
     def copy_bytes(target: int, source: int, size: int) -> None:
-        """memcpy between two addresses."""
+        """Copy memory between two addresses, as memcpy."""
         ctypes.memmove(int(target), int(source), int(size))
 
     def fill_bytes(target: int, value: int, size: int) -> None:
-        """memset at an address."""
+        """Fill memory at an address, as memset."""
         ctypes.memset(int(target), int(value), int(size))
 
     def prefetch_line(address: int) -> None:
-        """Ask for the cache line at an address, which is then there sooner."""
+        """Prefetch the cache line at an address."""
 
     def load_word(address: int) -> Any:
-        """The integer of 64 bits at an address."""
+        """Load the integer of 64 bits at an address."""
         return np.int64(ctypes.c_int64.from_address(int(address)).value)
 
     def load_float(address: int) -> Any:
-        """The float of 64 bits at an address."""
+        """Load the float of 64 bits at an address."""
         return np.float64(ctypes.c_double.from_address(int(address)).value)
 
     def store_word(address: int, value: Any) -> None:
-        """Set the integer of 64 bits at an address."""
+        """Store an integer of 64 bits at an address."""
         ctypes.c_int64.from_address(int(address)).value = int(value)
 
     def store_float(address: int, value: float) -> None:
-        """Set the float of 64 bits at an address."""
+        """Store a float of 64 bits at an address."""
         ctypes.c_double.from_address(int(address)).value = float(value)
 
 else:
 
     @intrinsic
     def pointer(typing_context: Any, address: Any) -> Any:
-        """An address as something `numba.carray` takes."""
+        """Return an address as a pointer that `numba.carray` accepts."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.inttoptr(arguments[0], cgutils.voidptr_t)
@@ -56,7 +56,7 @@ else:
 
     @intrinsic
     def copy_bytes(typing_context: Any, target: Any, source: Any, size: Any) -> Any:
-        """memcpy between two addresses."""
+        """Copy memory between two addresses, as memcpy."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             target, source, size = arguments
@@ -73,7 +73,7 @@ else:
 
     @intrinsic
     def fill_bytes(typing_context: Any, target: Any, value: Any, size: Any) -> Any:
-        """memset at an address."""
+        """Fill memory at an address, as memset."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             target, value, size = arguments
@@ -85,7 +85,7 @@ else:
 
     @intrinsic
     def prefetch_line(typing_context: Any, address: Any) -> Any:
-        """Ask for the cache line at an address, which is then there sooner. An address of nothing does no harm."""
+        """Prefetch the cache line at an address. An invalid address does no harm."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             number = ir.IntType(32)
@@ -93,32 +93,32 @@ else:
             name = "llvm.prefetch"
             function = builder.module.declare_intrinsic(name, [cgutils.voidptr_t], kind)
             place = builder.inttoptr(arguments[0], cgutils.voidptr_t)
-            # To be read, and to be kept, of data.
+            # For reading, to be kept in all caches, of data.
             builder.call(function, [place, number(0), number(3), number(1)])
             return context.get_dummy_value()
 
         return types.void(types.intp), generate
 
-    # Each has a name of its own in this module: a function made by another one has none that a hash could stand for.
+    # Each has a name of its own in this module: a function made by another one has no name that a hash could identify.
 
     @intrinsic
     def load_word(typing_context: Any, address: Any) -> Any:
-        """The integer of 64 bits at an address."""
+        """Load the integer of 64 bits at an address."""
         return types.int64(types.intp), _loading(WORD)
 
     @intrinsic
     def load_float(typing_context: Any, address: Any) -> Any:
-        """The float of 64 bits at an address."""
+        """Load the float of 64 bits at an address."""
         return types.float64(types.intp), _loading(ir.DoubleType())
 
     @intrinsic
     def store_word(typing_context: Any, address: Any, value: Any) -> Any:
-        """Set the integer of 64 bits at an address."""
+        """Store an integer of 64 bits at an address."""
         return types.void(types.intp, types.int64), _storing(WORD)
 
     @intrinsic
     def store_float(typing_context: Any, address: Any, value: Any) -> Any:
-        """Set the float of 64 bits at an address."""
+        """Store a float of 64 bits at an address."""
         return types.void(types.intp, types.float64), _storing(ir.DoubleType())
 
     def _loading(element: Any) -> Any:

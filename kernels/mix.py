@@ -1,4 +1,4 @@
-"""Samples of one batch mixed in pairs."""
+"""Mixing of the samples of one batch in pairs: MixUp and CutMix."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from .random import fold
 
 @jitable
 def cut_box(rng: Any, height: int, width: int, share: float) -> Any:
-    """(top, bottom, left, right) of a box around a random pixel that covers `1 - share` of an image, clipped to it.
+    """Return (top, bottom, left, right) of a box around a random pixel with `1 - share` of an image, clipped to it.
 
-    As the code of the paper has it (Yun et al., "CutMix", 2019): the box reaches half of its truncated side to both
-    sides of its middle, so odd sides lose a pixel.
+    As in the code of the paper (Yun et al., "CutMix", 2019), the box reaches half of its truncated side to both sides
+    of its middle, so odd sides lose a pixel.
     """
     side = np.sqrt(1.0 - share)
     down, across = int(height * side) // 2, int(width * side) // 2
@@ -26,7 +26,7 @@ def cut_box(rng: Any, height: int, width: int, share: float) -> Any:
 
 @jitable
 def cut_stretch(rng: Any, length: int, share: float) -> Any:
-    """(begin, end) of a stretch around a random moment that covers `1 - share` of a time series, clipped to it."""
+    """Return (begin, end) of a stretch around a random moment with `1 - share` of a time series, clipped to it."""
     extent = int(length * (1.0 - share))
     middle = rng.integers(0, length)
     return max(middle - extent // 2, 0), min(middle + extent - extent // 2, length)
@@ -36,7 +36,7 @@ def cut_stretch(rng: Any, length: int, share: float) -> Any:
 def mix_up(
     first: int, positions: Any, partners: Any, key: Any, alpha: float, samples: Any, out: Any
 ) -> None:
-    """share * sample + (1 - share) * partner, shares from Beta(alpha, alpha); `first` is the place of out[0]."""
+    """Write share * sample + (1 - share) * partner, shares from Beta(alpha, alpha); `first` is the place of out[0]."""
     for i in range(out.shape[0]):
         rng = start_draws(fold(key, positions[i]))
         share = np.float32(rng.beta(alpha, alpha))
@@ -59,7 +59,7 @@ def cut_mix(
     samples: Any,
     out: Any,
 ) -> None:
-    """A box of the partner in the sample if `pasted`, otherwise both mixed by the areas that this box leaves them."""
+    """Paste a box of the partner into the sample if `pasted`; otherwise mix both by the areas that the box leaves."""
     size = out.shape[1]
     pitch = size // height
     pixel = pitch // width
@@ -92,7 +92,7 @@ def cut_mix_series(
     samples: Any,
     out: Any,
 ) -> None:
-    """A stretch of the partner in the sample if `pasted`, otherwise both mixed by the time that is left to them."""
+    """Paste a stretch of the partner into the sample if `pasted`; otherwise mix both by the time that is left."""
     size = out.shape[1]
     moment = size // length
     for i in range(out.shape[0]):

@@ -1,7 +1,7 @@
-"""Four samples of a batch in one image, about the point where they meet.
+"""Mosaic: four samples of a batch in one image, about the point where they meet.
 
-Image 0 is the sample itself, left above that point; then come its partners: right above, left below, right below. Each
-touches the point with a corner, and what lies outside of the result is cut off. All functions draw the same.
+Image 0 is the sample itself, to the upper left of that point. Its partners follow: upper right, lower left, lower
+right. Each touches the point with a corner, and is cut off outside of the result. All functions draw the same numbers.
 """
 
 from typing import Any
@@ -16,7 +16,10 @@ from .random import fold
 
 @jitable
 def meeting_point(rng: Any, probability: Any, low: Any, high: Any, tall: Any, wide: Any) -> Any:
-    """(row, column) in an image of tall x wide, at shares of it from low to high; (-1, -1) where nothing happens."""
+    """Draw (row, column) in an image of tall x wide, at shares of it from low to high.
+
+    Return (-1, -1) if the op is not applied.
+    """
     if probability < 1.0 and rng.random() >= probability:
         return -1, -1
     row = int(rng.uniform(low, high) * tall)
@@ -26,9 +29,9 @@ def meeting_point(rng: Any, probability: Any, low: Any, high: Any, tall: Any, wi
 
 @jitable
 def quarter(number: Any, point: Any, height: Any, width: Any, tall: Any, wide: Any) -> Any:
-    """Where image `number` begins, as (row, column), and the part of the result that shows it.
+    """Return the beginning of image `number`, as (row, column), and the part of the result that shows it.
 
-    This is (top, bottom, left, right), and may be empty.
+    The part is (top, bottom, left, right), and may be empty.
     """
     row = point[0] - height if number < 2 else point[0]
     column = point[1] - width if number % 2 == 0 else point[1]
@@ -41,7 +44,7 @@ def quarter(number: Any, point: Any, height: Any, width: Any, tall: Any, wide: A
 
 @jitable
 def is_covered(point: Any, height: Any, width: Any, tall: Any, wide: Any) -> Any:
-    """Whether the four images reach everywhere."""
+    """Tell whether the four images cover the whole result."""
     return max(point[0], tall - point[0]) <= height and max(point[1], wide - point[1]) <= width
 
 
@@ -50,9 +53,9 @@ def mosaic_pixels(
     first: int, positions: Any, partners: Any, key: Any, probability: float, low: float, high: float, size: Any,
     result: Any, fill: Any, samples: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Pixels of images of `size` in those of `result`, both (height, width); `fill` is a row of the result.
+    """Copy pixels of images of `size` to those of `result`, both (height, width); `fill` is a row of the result.
 
-    Pixels are bytes, whatever they mean.
+    Pixels are copied as bytes.
     """
     (height, width), (tall, wide) = size, result
     pixel = fill.shape[0] // wide
@@ -87,7 +90,7 @@ def mosaic_instances(
     first: int, positions: Any, partners: Any, key: Any, probability: float, low: float, high: float, size: Any,
     result: Any, fill: Any, rows: int, samples: Any, out: Any,
 ) -> None:  # fmt: skip
-    """The same for masks whose values from 1 to `rows` are numbers of boxes: those of later images count on."""
+    """Copy masks whose values from 1 to `rows` are numbers of boxes; later images continue the numbering."""
     (height, width), (tall, wide) = size, result
     for i in range(out.shape[0]):
         rng = start_draws(fold(key, positions[i]))
@@ -119,9 +122,9 @@ def mosaic_points(
     first: int, positions: Any, partners: Any, key: Any, probability: float, low: float, high: float, size: Any,
     result: Any, packed: bool, samples: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Boxes or keypoints of one image after those of another, clipped to the parts that show.
+    """Write boxes or keypoints of one image after those of another, clipped to the visible parts.
 
-    If they are `packed`, only the valid ones come, as many as there is room for. Rows that are left are zeros.
+    If they are `packed`, only the valid ones are written, as many as there is room for. The remaining rows are zeros.
     """
     (height, width), (tall, wide) = size, result
     numbers = samples.shape[2]

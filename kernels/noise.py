@@ -1,9 +1,9 @@
 """Noise for every value of an image: a hash of its index, so that no draw waits for the one before it.
 
-A 64-bit key and a 32-bit index give 32 bits, by the two rounds of multiplication and shift that were found to have the
-least bias (Wellons, "Prospecting for hash functions", 2018), the second half of the key in between. Normal numbers come
-in pairs from Box and Muller (1958), with polynomials instead of logarithm, sine and cosine, which no vector
-instructions exist for: 20 bits for the radius, 5.4 deviations at most, 12 bits for the direction.
+A 64-bit key and a 32-bit index give 32 bits, by the two rounds of multiplication and shift with the least known bias
+(Wellons, "Prospecting for hash functions", 2018), with the second half of the key between them. Normal numbers come in
+pairs from Box and Muller (1958), with polynomials instead of logarithm, sine and cosine, for which there are no vector
+instructions: 20 bits for the radius, 5.4 deviations at most, 12 bits for the direction.
 """
 
 import math
@@ -18,8 +18,8 @@ from .filters import clipped
 from .pixels import precise, saturate
 
 STEP = np.uint32(0x9E3779B9)
-# -2 log(1 + f) / f for f from sqrt(1/2) - 1 to sqrt(2) - 1, sin(pi y) / y and cos(pi y) in powers of y^2 up to 1/2: the
-# polynomials that are nearest everywhere, within 2e-5, 3e-6 and 7e-6.
+# -2 log(1 + f) / f for f from sqrt(1/2) - 1 to sqrt(2) - 1, sin(pi y) / y and cos(pi y) in powers of y^2 up to 1/2:
+# minimax polynomials, within 2e-5, 3e-6 and 7e-6.
 LOGARITHM = np.array(
     [-2.000011071, 0.99982807, -0.6649656, 0.507183969, -0.44337287, 0.293241228], np.float32
 )
@@ -36,7 +36,7 @@ ONE, HALF = np.float32(1), np.float32(0.5)
 
 @jitable
 def hash_index(index: Any, first: Any, second: Any) -> Any:
-    """32 random bits for an index, from two words of a key that is random itself."""
+    """Return 32 random bits for an index, from two words of a key that is random itself."""
     bits = np.uint32(np.uint32(index) * STEP + first)
     bits = np.uint32((bits ^ (bits >> np.uint32(16))) * np.uint32(0x21F0AAAD))
     bits = np.uint32(bits ^ second)
@@ -46,8 +46,8 @@ def hash_index(index: Any, first: Any, second: Any) -> Any:
 
 @jitable
 def normal_pair(bits: Any) -> Any:
-    """Two independent normal numbers from 32 random bits."""
-    # Numba shows the bits of what was made by np.float32 or np.int32 only.
+    """Return two independent normal numbers from 32 random bits."""
+    # Numba gives access to the bits of a number only if np.float32 or np.int32 made it.
     share = np.float32((np.float32(np.int32(bits >> np.uint32(12))) + HALF) * RADIUS_UNIT)
     number = share.view(np.int32)
     exponent = np.int32(np.int32(number - ROOT_BITS) >> np.int32(23))
@@ -59,7 +59,7 @@ def normal_pair(bits: Any) -> Any:
     log = LOGARITHM[1] + f * log
     log = LOGARITHM[0] + f * log
     distance = np.float32(np.sqrt(f * log - np.float32(exponent) * LOG_OF_FOURTH))
-    # The right half of the circle, and for every other number the left one.
+    # The right half of the circle, and for every other number the left half.
     y = np.float32(np.int32(bits & np.uint32(0x7FF))) * DIRECTION_UNIT + DIRECTION_START
     sign = np.uint32(np.uint32(bits & np.uint32(0x800)) << np.uint32(20))
     turned = np.uint32(distance.view(np.uint32) ^ sign)
@@ -73,7 +73,7 @@ def normal_pair(bits: Any) -> Any:
 
 
 def any_value(bits: Any, white: Any, like: Any) -> Any:
-    """Any value from black to white of the array `like`, each as likely as the others, from 32 random bits."""
+    """Return a value from black to white of the array `like`, all equally likely, from 32 random bits."""
     if like.dtype.kind == "f":
         return like.dtype.type(np.float32(np.int32(bits >> np.uint32(8))) * np.float32(2.0**-24))
     return saturate(np.floor(np.float64(bits) * 2.0**-32 * (white + 1.0)), like)
@@ -95,7 +95,7 @@ def _any_value(bits, white, like):
 
 @kernel
 def fill_any(key: Any, start: Any, white: Any, out: Any) -> None:
-    """Any values from black to white: those of the indices from `start` on."""
+    """Write values from black to white, all equally likely: those of the indices from `start` on."""
     first_word = np.uint32(key & np.uint64(0xFFFFFFFF))
     second_word = np.uint32(key >> np.uint64(32))
     for k in range(out.shape[0]):
@@ -104,7 +104,7 @@ def fill_any(key: Any, start: Any, white: Any, out: Any) -> None:
 
 @kernel
 def fill_shares(key: Any, start: Any, repeats: Any, out: Any) -> None:
-    """Uniform numbers in [0, 1), each `repeats` times: those of the indices from `start` on."""
+    """Write uniform numbers in [0, 1), each `repeats` times: those of the indices from `start` on."""
     first_word = np.uint32(key & np.uint64(0xFFFFFFFF))
     second_word = np.uint32(key >> np.uint64(32))
     for k in range(out.shape[0] // repeats):
@@ -116,7 +116,7 @@ def fill_shares(key: Any, start: Any, repeats: Any, out: Any) -> None:
 
 @kernel
 def add_noise(values: Any, key: Any, mean: Any, deviation: Any, white: Any) -> None:
-    """A normal number more for every value, clipped to 0 and white; those of a pair lie half of the array apart."""
+    """Add a normal number to every value, clipped to 0 and white; the numbers of a pair are half of the array apart."""
     half = (values.shape[0] + 1) // 2
     first_word = np.uint32(key & np.uint64(0xFFFFFFFF))
     second_word = np.uint32(key >> np.uint64(32))
@@ -133,7 +133,7 @@ def add_noise(values: Any, key: Any, mean: Any, deviation: Any, white: Any) -> N
 
 @kernel
 def mark_pixels(key: Any, first_limit: Any, limit: Any, out: Any) -> None:
-    """1 for pixels whose 24 random bits are below the first limit, 2 for others below the other one, 0 for the rest."""
+    """Write 1 where 24 random bits are below the first limit, 2 where they are below the other limit, 0 elsewhere."""
     first_word = np.uint32(key & np.uint64(0xFFFFFFFF))
     second_word = np.uint32(key >> np.uint64(32))
     one, two = np.int32(first_limit), np.int32(limit)
@@ -144,7 +144,7 @@ def mark_pixels(key: Any, first_limit: Any, limit: Any, out: Any) -> None:
 
 @jitable
 def draw_poisson(rng: Any, mean: Any) -> Any:
-    """A Poisson number as a float64: by inversion, or for large means by Hörmann's rejection (PTRS, 1993)."""
+    """Draw a Poisson number as a float64: by inversion, or for large means by Hörmann's rejection (PTRS, 1993)."""
     if mean < 10.0:
         left, share, count = rng.random(), math.exp(-mean), 0.0
         while left > share and count < 100.0:

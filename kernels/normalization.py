@@ -10,19 +10,19 @@ from .compilation import kernel, parallel_kernel
 from .memory import pointer
 from .pixels import to_bfloat16, to_float16
 
-# Values for which scales and biases are listed: long enough for vector instructions, and few enough for the cache.
+# Values per line of repeated scales and biases: long enough for vector instructions, and few enough for the cache.
 LINE = 1024
 
 
 def full_scale(dtype: np.dtype[Any]) -> float:
-    """Return the value of white: the largest one of an integer dtype, 1 of any other."""
+    """Return the value of white: the largest value of an integer dtype, 1 for any other dtype."""
     return float(np.iinfo(dtype).max) if dtype.kind in "iu" else 1.0
 
 
 def channel_values(
     mean: ArrayLike, std: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return means and deviations as arrays of one axis; refuse what no result of float32 can be made of."""
+    """Return means and deviations as one-dimensional arrays; raise if float32 cannot hold the result."""
     means, deviations = numbers("mean", mean), numbers("std", std)
     if not np.all(np.isfinite(means)):
         raise ValueError(f"`mean` (={mean!r}) must be finite.")
@@ -36,7 +36,7 @@ def channel_values(
 
 
 def numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Return a number, or one per channel, as an array of one axis."""
+    """Return a number, or one per channel, as a one-dimensional array."""
     try:
         found = np.atleast_1d(np.asarray(values, np.float64))
     except (TypeError, ValueError):
@@ -49,7 +49,7 @@ def numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
 def scale_and_bias(
     mean: NDArray[np.float64], std: NDArray[np.float64], white: float
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return what values are multiplied by and what is added then, for each channel."""
+    """Return for each channel the factor of its values, and the number that is added after that."""
     count = max(len(mean), len(std))
     scale = np.resize(1 / (std * white), count)
     bias = np.resize(-mean / std, count)
@@ -58,7 +58,7 @@ def scale_and_bias(
 
 @kernel
 def normalize_values(address: Any, like: Any, scale: Any, bias: Any, out: Any) -> None:
-    """value * scale + bias for the values at an address, of the dtype of `like`; `scale` and `bias` repeat."""
+    """Write value * scale + bias for the values at an address, of the dtype of `like`; `scale` and `bias` repeat."""
     count, period = out.shape[0], scale.shape[0]
     x = carray(pointer(address), (count,), like.dtype)
     for begin in range(0, count, period):
@@ -70,7 +70,10 @@ def normalize_values(address: Any, like: Any, scale: Any, bias: Any, out: Any) -
 
 @kernel
 def normalize_in_place(scale: Any, bias: Any, out: Any) -> None:
-    """The same for the values of `out`. A function of its own: in one of two arrays, vectors of both might overlap."""
+    """Replace the values of `out` by value * scale + bias.
+
+    This is a separate function, because in one with two arrays the compiler must assume that their vectors overlap.
+    """
     count, period = out.shape[0], scale.shape[0]
     for begin in range(0, count, period):
         target = out[begin : min(begin + period, count)]
@@ -82,7 +85,10 @@ def normalize_in_place(scale: Any, bias: Any, out: Any) -> None:
 def normalize_halves(
     address: Any, like: Any, scale: Any, bias: Any, brain: Any, floats: Any, bits: Any, out: Any
 ) -> None:
-    """The same as the bits of bfloat16 if `brain`, else of float16; `floats` is a line of memory, `bits` the same."""
+    """Write value * scale + bias as the bits of bfloat16 if `brain`, else of float16.
+
+    `floats` is a line of scratch memory, `bits` its bits.
+    """
     count, period = out.shape[0], scale.shape[0]
     x = carray(pointer(address), (count,), like.dtype)
     for begin in range(0, count, period):
@@ -100,7 +106,7 @@ def normalize_halves(
 def normalize_values_in_parts(
     parts: Any, address: Any, like: Any, scale: Any, bias: Any, out: Any
 ) -> None:
-    """`normalize_values` for all parts at once: the values from parts[p] to parts[p + 1], at multiples of a line."""
+    """Run `normalize_values` for all parts at once: those from parts[p] to parts[p + 1], at multiples of a line."""
     for number in prange(parts.shape[0] - 1):
         part = np.int64(number)  # Numba counts in unsigned integers, whose differences are floats
         begin, end = parts[part], parts[part + 1]
@@ -109,7 +115,7 @@ def normalize_values_in_parts(
 
 @parallel_kernel
 def normalize_in_place_in_parts(parts: Any, scale: Any, bias: Any, out: Any) -> None:
-    """`normalize_in_place` for all parts at once."""
+    """Run `normalize_in_place` for all parts at once."""
     for number in prange(parts.shape[0] - 1):
         part = np.int64(number)
         normalize_in_place(scale, bias, out[parts[part] : parts[part + 1]])
@@ -127,7 +133,7 @@ def normalize_halves_in_parts(
     bits: Any,
     out: Any,
 ) -> None:
-    """`normalize_halves` for all parts at once, each with a line of memory of its own."""
+    """Run `normalize_halves` for all parts at once, each with a line of memory of its own."""
     for number in prange(parts.shape[0] - 1):
         part = np.int64(number)
         begin, end = parts[part], parts[part + 1]

@@ -1,4 +1,4 @@
-"""Arrays of normal numbers."""
+"""Normal numbers for whole arrays."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from .noise import hash_index, normal_pair
 
 @kernel
 def fill_normals(key: Any, out: Any) -> None:
-    """Normal numbers with mean 0 and deviation 1; those of a pair lie half of the array apart."""
+    """Fill an array with normal numbers of mean 0 and deviation 1; those of a pair are half of the array apart."""
     half = (out.shape[0] + 1) // 2
     first_word = np.uint32(key & np.uint64(0xFFFFFFFF))
     second_word = np.uint32(key >> np.uint64(32))

@@ -1,7 +1,7 @@
-"""Private API of Numba: what this library needs of it that no release of Numba promises to keep.
+"""Private API of Numba: everything this library uses that no release of Numba promises to keep.
 
-No other file of this library imports or touches any of it. `tests/kernels/test_numba_internals.py` tests what is needed
-of each name, so that a release of Numba that changes one of them fails there.
+No other file of this library imports or accesses it. `tests/kernels/test_numba_internals.py` tests the required
+behaviour of each name, so that a release of Numba that changes one of them fails there.
 """
 
 import functools
@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-# NumPy imports it when Numba first asks for the type of an array: that may be where Ctrl-C interrupts it.
+# NumPy imports it when Numba first asks for the type of an array: Ctrl-C could interrupt that import.
 import numpy.ma  # noqa: F401
 from llvmlite import binding
 from llvmlite import ir as lir
@@ -35,12 +35,12 @@ from numba.np.ufunc import parallel
 from numba.np.ufunc.dufunc import DUFunc
 
 __all__ = [
-    "Cache",  # the base class of what a dispatcher loads compiled code from and saves it to
-    "DUFunc",  # the class of what `numba.vectorize` returns
-    "Dispatcher",  # the class of what `numba.njit` returns
+    "Cache",  # the base class of the caches from which a dispatcher loads compiled code and to which it saves it
+    "DUFunc",  # the class of the result of `numba.vectorize`
+    "Dispatcher",  # the class of the result of `numba.njit`
     "Signature",  # the class of signatures: `args` and `return_type`
     "as_dtype",  # from a Numba type to the NumPy dtype
-    "run_frontend",  # raises where Numba does not know a statement of a function
+    "run_frontend",  # raises if Numba does not know a statement of a function
 ]
 
 
@@ -51,9 +51,10 @@ def load_builtins() -> None:
     """Import what Numba would import itself when it compiles or loads its first function."""
     if config.DISABLE_JIT:
         return
-    # Numba imports SciPy's linear algebra only to see whether it is there. Without that, a process with everything
-    # cached needs 0.64 s of CPU time up to its first batch as NumPy arrays instead of 0.74, and 1.00 s as JAX arrays
-    # instead of 1.12. Where a function multiplies matrices, SciPy is imported when that is compiled or called.
+    # Numba imports SciPy's linear algebra only to see whether it is there. Without that import, a process with
+    # everything cached needs 0.64 s of CPU time up to its first batch as NumPy arrays instead of 0.74, and 1.00 s as
+    # JAX arrays instead of 1.12. For a function that multiplies matrices, SciPy is imported when the function is
+    # compiled or called.
     check = getattr(linalg, "ensure_blas", None)
     if check is not None and "numba.np.arraymath" not in sys.modules and find_spec("scipy"):
         linalg.ensure_blas = lambda: None
@@ -73,7 +74,7 @@ def is_compiling() -> bool:
 
 
 def compiler_lock() -> AbstractContextManager[Any]:
-    """Return the lock that a thread holds while it compiles: what another one forgets meanwhile, it would miss."""
+    """Return the lock that a thread holds while it compiles; hold it to remove anything that a compilation uses."""
     lock: AbstractContextManager[Any] = global_compiler_lock
     return lock
 
@@ -86,7 +87,7 @@ def wrap_compilation(dispatcher: Any, wrapper: Callable[..., Any]) -> None:
 def watch_compilations(on_start: Callable[[Any, Any], None], on_end: Callable[[Any], None]) -> None:
     """Call `on_start(token, dispatcher)` before each compilation of this process, and `on_end(token)` after it.
 
-    Both are called in the thread that compiles, and the token is one object. Loading code from a cache is none.
+    Both calls are in the thread that compiles, with the same token. Loading code from a cache is not a compilation.
     """
 
     class Listener(event.Listener):  # type: ignore[misc, unused-ignore]
@@ -102,12 +103,12 @@ def watch_compilations(on_start: Callable[[Any, Any], None], on_end: Callable[[A
 class _CalleeLibrary(JITCodeLibrary):  # type: ignore[misc, unused-ignore]
     """Code of a function that only compiled code calls: it is linked into its callers, and never run by itself.
 
-    So it is neither optimized nor turned into machine code by itself: that happens in each caller anyway. It is a third
-    of the time that RandAugment compiles for.
+    So it is neither optimised nor turned into machine code by itself, because each caller does that anyway. This is a
+    third of the compile time of RandAugment.
     """
 
     def _optimize_final_module(self) -> None:
-        """Leave it to the caller."""
+        """Skip the optimisation: the caller does it."""
 
     def _finalize_final_module(self) -> None:
         names = [variable.name for variable in self._final_module.global_variables]
@@ -135,7 +136,7 @@ class _CalleeLibrary(JITCodeLibrary):  # type: ignore[misc, unused-ignore]
 
 
 class _OptimizedCalleeLibrary(_CalleeLibrary):
-    """The same, optimized by itself, too."""
+    """Code that only compiled code calls, and that is also optimised by itself."""
 
     def _optimize_final_module(self) -> None:
         JITCodeLibrary._optimize_final_module(self)
@@ -149,10 +150,10 @@ TWICE = "_loaderx_optimize_twice"
 
 
 def optimize_twice(function: types.FunctionType) -> None:
-    """Have a function optimized by itself, and once more in its callers.
+    """Optimise a function by itself, and once more in its callers.
 
-    Loops that nobody wrote for the compiler gain by that: one over channels, then rows and columns, takes 60 us for
-    224 x 224 x 3 floats, and 90 us if it is optimized in its caller only.
+    Loops in an order that the compiler does not expect gain by that. One over channels, then rows and columns, takes 60
+    us for 224 x 224 x 3 floats, and 90 us if it is optimised in its caller only.
     """
     setattr(function, TWICE, True)
 
@@ -161,9 +162,9 @@ def optimize_twice(function: types.FunctionType) -> None:
 def link_callees_only() -> Iterator[None]:
     """Compile functions that are compiled for a caller as parts of that caller only.
 
-    Not those that Python may call, too, or that have a cache of their own. Those that `optimize_twice` was called with
-    are optimized by themselves as well. For a thread that holds the `compiler_lock`: a code generator has one kind of
-    library for all threads.
+    Functions that Python may call too, or that have a cache of their own, are excluded. Those that `optimize_twice` was
+    called with are optimised by themselves as well. Call it in a thread that holds the `compiler_lock`: a code
+    generator has one kind of library for all threads.
     """
     generator = cpu_target.target_context.codegen()
     kind = generator._library_class
@@ -202,7 +203,7 @@ def compiled(dispatcher: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def native_address(code: Any) -> int:
-    """Return the address of compiled code, for `call_native`; it is valid for as long as the code is referred to."""
+    """Return the address of compiled code, for `call_native`; it is valid while a reference to the code exists."""
     return int(code.library.get_pointer_to_function(code.fndesc.llvm_func_name))
 
 
@@ -215,9 +216,9 @@ def layer_is_launched() -> bool:
 
 
 def num_threads() -> int:
-    """Return what `numba.get_num_threads` returns, without launching the layer and without its locks.
+    """Return the result of `numba.get_num_threads`, without launching the layer and without its locks.
 
-    A process that is forked while another thread holds one of these would wait for ever.
+    A process that is forked while another thread holds one of these locks would wait forever.
     """
     return int(parallel._get_num_threads() if layer_is_launched() else config.NUMBA_NUM_THREADS)
 
@@ -234,10 +235,10 @@ def call_native(
     values: Any,
     raises: Any,
 ) -> tuple[Any, Any]:
-    """Call compiled code at its `native_address`, inside of an intrinsic: what it returns, and whether it raised.
+    """Call compiled code at its `native_address`, inside an intrinsic; return its result, and whether it raised.
 
-    What it raises, the caller raises if the boolean `raises` says so. A function by `numba.cfunc` would print what it
-    raises, and return 0.
+    If the boolean `raises` is true, the caller raises the same exception. A function by `numba.cfunc` would print the
+    exception and return 0.
     """
     convention = context.call_conv
     function = convention.get_function_type(result, kinds).as_pointer()
@@ -249,7 +250,7 @@ def call_native(
 
 
 def view_memory(context: Any, builder: Any, kind: Any, address: Any, shape: Sequence[Any]) -> Any:
-    """Make a C-contiguous array of memory that somebody else owns; extents that are constants stay constants."""
+    """Make a C-contiguous array over memory that another object owns; extents that are constants stay constants."""
     element = context.get_data_type(kind.dtype)
     itemsize = lir.Constant(lir.IntType(64), context.get_abi_sizeof(element))
     strides: list[Any] = []
@@ -280,7 +281,7 @@ def load_value(context: Any, builder: Any, kind: Any, address: Any) -> Any:
 
 
 def loaded(cache: Any, arguments: tuple[Any, ...]) -> Any:
-    """Load the code for these types from a `Cache`; None if it has none."""
+    """Load the code for these types from a `Cache`; return None if it has none."""
     return cache.load_overload(arguments, cpu_target.target_context)
 
 
@@ -290,7 +291,7 @@ def holds(cache: Any, arguments: tuple[Any, ...]) -> bool:
 
 
 def set_cache(dispatcher: Any, cache: Any) -> None:
-    """Have a function's compiled code loaded from a `Cache`, and saved to it."""
+    """Attach a `Cache` to a function: its compiled code is loaded from it, and saved to it."""
     dispatcher._cache = cache
 
 
@@ -300,19 +301,19 @@ def has_cache(dispatcher: Any) -> bool:
 
 
 def processor_of(codegen: Any) -> str:
-    """Name the processor, and its features, that a code generator generates code for."""
+    """Name the processor and features for which a code generator generates code."""
     return str(codegen.magic_tuple())
 
 
 def packed(result: Any) -> bytes | None:
-    """Serialize compiled code as a `Cache` is given it; None if it holds addresses of this process."""
+    """Serialise compiled code as a `Cache` receives it; return None if it contains addresses of this process."""
     if result.library.has_dynamic_globals or any(not lifted.can_cache for lifted in result.lifted):
         return None
     return bytes(dumps(result._reduce()))
 
 
 def unpacked(target_context: Any, code: bytes) -> Any:
-    """Make compiled code, as a `Cache` returns it, from what `packed` returned in any process."""
+    """Deserialise compiled code, as a `Cache` returns it, from the result of `packed` in any process."""
     target_context.refresh()
     return CompileResult._rebuild(target_context, *pickle.loads(code))
 
@@ -321,13 +322,14 @@ def unpacked(target_context: Any, code: bytes) -> Any:
 
 
 def returns_value(function: types.FunctionType) -> bool:
-    """Tell whether a plain function returns anything but None; False if Numba cannot read it, and so cannot compile it.
+    """Tell whether a plain function returns anything but None; False if Numba cannot read or compile it.
 
-    By Numba's representation of it: that is the same in all versions of Python, and needs no source.
+    The test reads Numba's representation of the function: it is the same in all versions of Python, and needs no
+    source.
     """
     try:
         code = run_frontend(function)
-    except Exception:  # noqa: BLE001 - whatever it is, it is raised again where the function is compiled
+    except Exception:  # noqa: BLE001 - any error is raised again where the function is compiled
         return False
     ends = (block.terminator for block in code.blocks.values())
     return any(isinstance(end, ir.Return) and not _is_none(code, end.value) for end in ends)
@@ -356,23 +358,23 @@ def fixed_signatures(function: Any) -> Sequence[Any]:
 
 
 def jit_options(function: Any) -> dict[str, Any]:
-    """Return the options of `numba.jit` that a `Dispatcher` or `DUFunc` was made with: fastmath, inline and others."""
+    """Return the options of `numba.jit` with which a `Dispatcher` or `DUFunc` was made: fastmath, inline and others."""
     return dict(function.targetoptions)
 
 
 def pipeline_class(dispatcher: Any) -> Any:
-    """Return the class of the compiler that a `Dispatcher` was made with; it is an option of `numba.jit`, too."""
+    """Return the class of the compiler of a `Dispatcher`, which is also an option of `numba.jit`."""
     return dispatcher._compiler.pipeline_class
 
 
 def ufunc_of(dispatcher: Any, like: Any) -> Any:
-    """Make a `DUFunc` without compiled code of a dispatcher for the target "npyufunc", with the identity of another."""
+    """Make a `DUFunc` without compiled code of a dispatcher for the target "npyufunc", with another's identity."""
     return DUFunc._rebuild(dispatcher, like.identity, False, [])
 
 
 # --- Extensions -------------------------------------------------------------------------------
 
-# The registries of what Numba can type and what it can lower: lists, to which every extension is appended.
+# The registries of everything Numba can type and lower: lists, to which every extension is appended.
 TYPED_FUNCTIONS = templates.builtin_registry.functions
 TYPED_ATTRIBUTES = templates.builtin_registry.attributes
 TYPED_GLOBALS = templates.builtin_registry.globals
@@ -384,22 +386,22 @@ LOWERED_CONSTANTS = imputils.builtin_registry.constants
 
 
 def origin_of(template: Any) -> Any:
-    """Return the function or class that somebody wrote to extend Numba, of the template that Numba made of it."""
+    """Return the function or class in the user's code from which Numba made a template."""
     for name in ("_overload_func", "_definition_func"):  # of `overload`, and of `intrinsic`
         if getattr(template, name, None) is not None:
             return getattr(template, name)
-    # `type_callable` makes a class around a function, `infer_global` one around a class.
+    # `type_callable` wraps a function in a class, `infer_global` a class in a class.
     written = template.__mro__[1] if template.__module__ == templates.__name__ else template
     return vars(written).get("generic", written)
 
 
 def subject_of(template: Any) -> Any:
-    """Return what a template is about: the name of an attribute, a function or a Numba type."""
+    """Return the subject of a template: the name of an attribute, a function or a Numba type."""
     return getattr(template, "_attr", None) or template.key
 
 
 def forget_implementations(template: Any) -> None:
-    """Have Numba call an `overload` again, and compile anew what it returns, for the next function that uses it."""
+    """Make Numba call an `overload` again, and compile its result anew, for the next function that uses it."""
     if getattr(template, "_impl_cache", None):
         template._impl_cache.clear()
 

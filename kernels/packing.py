@@ -1,4 +1,4 @@
-"""Documents of any length into rows of one length: which row takes which, and the rows themselves."""
+"""Packing: documents of any length into rows of one length, first the plan, then the rows."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ def cut_documents(
     piece_starts: NDArray[np.int64],
     piece_sizes: NDArray[np.int32],
 ) -> None:
-    """Pieces of at most `length` tokens, as many as it takes for every document."""
+    """Cut every document into as few pieces of at most `length` tokens as possible."""
     piece = 0
     for document in range(starts.shape[0]):
         start, end = starts[document], starts[document] + sizes[document]
@@ -30,11 +30,11 @@ def cut_documents(
 def first_fit(
     sizes: NDArray[np.int32], length: int, room: NDArray[np.int32], rows: NDArray[np.int32]
 ) -> None:
-    """The first row that has room for each of the pieces, taken in their order.
+    """Assign each piece, in order, to the first row with enough room.
 
-    `room` is a tree of 2 * n nodes, n a power of two and at least the number of rows: behind n stand the rows, and
-    room[k] is the most room of the two below it, 2 * k and 2 * k + 1. So the first row with room is found in log2(n)
-    steps.
+    `room` is a tree of 2 * n nodes, n a power of two and at least the number of rows. Node n + r is the room of row r,
+    and room[k] is the larger one of its children 2 * k and 2 * k + 1. So the first row with enough room is found in
+    log2(n) steps.
     """
     leaves = room.shape[0] // 2
     for node in range(room.shape[0]):
@@ -49,7 +49,7 @@ def first_fit(
         rows[piece] = node - leaves
         left = room[node] - size
         room[node] = left
-        # Up to where another row has as much room as this one had.
+        # Update the ancestors until another row has as much room as this one had.
         while node > 1:
             most = max(left, room[node ^ 1])
             node //= 2
@@ -68,7 +68,7 @@ def sort_pieces(
     sorted_starts: NDArray[np.int64],
     sorted_sizes: NDArray[np.int32],
 ) -> None:
-    """The pieces row by row, each row's in their order; row r has those from firsts[r] up to firsts[r + 1]."""
+    """Sort the pieces by row, in order within a row; row r has those from firsts[r] up to firsts[r + 1]."""
     count = firsts.shape[0] - 1
     firsts[:] = 0
     for piece in range(rows.shape[0]):
@@ -80,7 +80,7 @@ def sort_pieces(
         sorted_starts[place] = starts[piece]
         sorted_sizes[place] = sizes[piece]
         firsts[rows[piece]] += 1
-    # Each now is where the next row begins.
+    # Each entry is now the beginning of the next row.
     for row in range(count, 0, -1):
         firsts[row] = firsts[row - 1]
     firsts[0] = 0
@@ -98,9 +98,10 @@ def pack_rows(
     segments: NDArray[np.int32],
     positions: NDArray[np.int32],
 ) -> None:
-    """The tokens at `address` row by row, as bytes, then `padding`, which is that of a whole row.
+    """Write the tokens at `address` row by row, as bytes, then `padding`, which is that of a whole row.
 
-    In a row segments count its pieces from 1, and positions the tokens of a piece from 0; both are 0 behind them.
+    `segments` numbers the pieces of a row from 1, and `positions` the tokens of a piece from 0; both are 0 in the
+    padding.
     """
     length = segments.shape[1]
     width = padding.shape[0] // length

@@ -1,16 +1,16 @@
-"""Passes: compiled functions of one binary signature, and how their arguments are read from memory.
+"""Passes: compiled functions of one binary signature, and the layouts that say where their arguments are in memory.
 
-A pass works on one sample. Whatever op it belongs to, it is called as
+A pass works on one sample. It is called in the same way for every op:
 
     pass(x, out, parameters, scratch, key, sizes, length) -> status
 
-`x`, `out` and `scratch` are addresses of the sample, of where its result goes and of memory for the pass itself.
-`parameters` is the address of a block of 8-byte words, one or more for each argument of the op. `key` is the state that
-its draws begin with, `sizes` the address of (height, width) of the sample if it is an image, and `length` how many of
-its entries are data and not padding. A status other than 0 ends the sample.
+`x`, `out` and `scratch` are the addresses of the sample, of its result and of memory for the pass itself. `parameters`
+is the address of a block of 8-byte words, one or more for each argument of the op. `key` is the initial state of its
+draws, `sizes` the address of (height, width) of the sample if it is an image, and `length` the number of its entries
+that are data and not padding. A status other than 0 ends the sample.
 
-A `Layout` says what each argument of the op is, and where it is read from. What is a constant there is compiled in;
-everything else is read at run time, so that one compiled pass serves all sizes and all parameters.
+A `Layout` says what each argument of the op is, and where it is read from. Constants in it are compiled in. Everything
+else is read at run time, so that one compiled pass serves all sizes and all parameters.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ from .memory import pointer
 from .numba_internals import call_native, load_value, view_memory
 
 WORD = 8
-# The status of a pass that raised, where that is not raised.
+# The status of a pass that raised an exception which its caller does not raise.
 RAISED = -1
 HEIGHT, WIDTH = "height", "width"
 # The arguments of a pass, by name, and their types.
@@ -79,14 +79,14 @@ class Size:
 
 @dataclass(frozen=True)
 class Rng:
-    """Draws of the sample; `base` is "key", or "out" for draws whose state lies there and is kept."""
+    """Draws of the sample; `base` is "key", or "out" for draws whose state is stored there and is kept."""
 
     base: str = "key"
 
 
 @dataclass(frozen=True)
 class Length:
-    """How many entries of the sample are data: at most as many as the block says."""
+    """Number of entries of the sample that are data, at most the one in the block."""
 
 
 Argument: TypeAlias = Array | Scalar | Numbers | Size | Rng | Length
@@ -94,13 +94,16 @@ Layout: TypeAlias = tuple[Argument, ...]
 
 
 def element_name(dtype: Any) -> str:
-    """Return the dtype that compiled code has for elements; half precision is moved as bits."""
+    """Return the dtype of elements in compiled code; half precision is moved as bits."""
     name = str(np.dtype(dtype))
     return "uint16" if name in HALVES else name
 
 
 def entry_of(function: Callable[..., Any], layout: Layout, store: Any = None) -> Callable[..., int]:
-    """Return the pass that calls a function with the arguments of a layout; `store` gets what it returns, and `out`."""
+    """Return the pass that calls a function with the arguments of a layout.
+
+    `store` is called with the result of the function, and `out`.
+    """
     unpack = unpacker(layout)
     if store is None:
 
@@ -203,7 +206,7 @@ class _Reader:
 
 
 class _PlainReader:
-    """The same in plain Python, for runs without compilation."""
+    """Reader of arguments in plain Python, for runs without compilation."""
 
     def __init__(self, given: Sequence[Any]) -> None:
         self._given = dict(zip(NAMES, map(int, given), strict=True))
@@ -260,7 +263,7 @@ def _read(address: int, dtype: np.dtype[Any]) -> Any:
 
 
 class KeptDraws(Draws):
-    """Draws whose state lies in memory, in plain Python."""
+    """Draws whose state is in memory, in plain Python."""
 
     def __init__(self, address: int) -> None:
         self._word = ctypes.c_uint64.from_address(int(address))
@@ -287,12 +290,12 @@ if config.DISABLE_JIT:
         return unpack
 
     def plain_address(entry: Callable[..., int]) -> int:
-        """Return what `call_pass` finds a function by where nothing is compiled."""
+        """Return the number by which `call_pass` finds a function where nothing is compiled."""
         _PASSES.append(entry)
         return len(_PASSES) - 1
 
     def call_pass(function: int, raises: bool, *given: Any) -> int:
-        """Call a pass; what it raises is raised, or told by the status `RAISED`."""
+        """Call a pass; an exception is raised again, or returned as the status `RAISED`."""
         try:
             return _PASSES[function](*given)
         except Exception:
@@ -322,7 +325,7 @@ else:
     def call_pass(
         typing_context, function, raises, x, out, parameters, scratch, key, sizes, length
     ):
-        """Call a pass; what it raises is raised, or told by the status `RAISED`."""
+        """Call a pass; an exception is raised again, or returned as the status `RAISED`."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             address, raises, *given = arguments

@@ -1,9 +1,9 @@
-"""Objects of one sample of a batch pasted into another: those of a mask, drawn one by one.
+"""Copy and paste: objects of one sample of a batch, given by a mask, are drawn one by one and pasted into another.
 
-An object is all pixels of one value. Values of `background` are not objects; with `rows` of at least 0 only values
-from 1 to `rows` are, the numbers of so many boxes, and those that are pasted count on from there. Whether an object is
+An object is all pixels of one value. Values of `background` are not objects. If `rows` is at least 0, only the values
+from 1 to `rows` are objects, the numbers of the boxes; pasted objects continue the numbering. Whether an object is
 pasted is a function of the key, the position and its value, so that image, mask and boxes agree on it. `masks` are
-those of the whole batch. A sample that is its own partner stays as it is.
+those of the whole batch. A sample that is its own partner stays unchanged.
 """
 
 from typing import Any
@@ -14,20 +14,20 @@ from .compilation import jitable, kernel
 from .distributions import start_draws
 from .random import as_uniform, draw_bits, fold
 
-# What is known of an object: how many pixels it has, and the first and last row and column of them.
+# The facts of an object: its number of pixels, and their first and last row and column.
 COUNT, TOP, BOTTOM, LEFT, RIGHT = range(5)
 FACTS = 5
 
 
 @jitable
 def happens(state: Any, probability: Any, own: Any, other: Any) -> Any:
-    """Whether objects are pasted into the sample whose draws begin at `state`."""
+    """Tell whether objects are pasted into the sample whose draws begin at `state`."""
     return own != other and (probability >= 1.0 or start_draws(state).random() < probability)
 
 
 @jitable
 def is_pasted(state: Any, value: Any, share: Any, rows: Any, background: Any) -> Any:
-    """Whether the pixels of a value are pasted."""
+    """Tell whether the pixels of a value are pasted."""
     if rows >= 0 and not 1 <= value <= rows:
         return False
     for each in background:
@@ -42,7 +42,7 @@ def paste_pixels(
     first: int, positions: Any, partners: Any, key: Any, probability: float, share: float, rows: int, background: Any,
     masks: Any, samples: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Pixels of what is next to a mask; they are bytes, whatever they mean."""
+    """Paste pixels of an image that belongs to a mask; they are copied as bytes."""
     pixel = out.shape[1] // masks.shape[1]
     for i in range(out.shape[0]):
         own, other, target = samples[first + i], samples[partners[i]], out[i]
@@ -70,7 +70,7 @@ def paste_instances(
     first: int, positions: Any, partners: Any, key: Any, probability: float, share: float, rows: int, background: Any,
     masks: Any, samples: Any, out: Any,
 ) -> None:  # fmt: skip
-    """The masks themselves, where values are numbers of boxes."""
+    """Paste the masks themselves, whose values are numbers of boxes."""
     for i in range(out.shape[0]):
         own, mask = samples[first + i], masks[partners[i]]
         state = fold(key, positions[i])
@@ -86,7 +86,7 @@ def paste_instances(
 
 @jitable
 def note_run(facts: Any, row: Any, begin: Any, stop: Any) -> None:
-    """More pixels of an object, in a row that is not above those before."""
+    """Add pixels of an object, in a row that is not above the earlier ones."""
     if facts[COUNT] == 0:
         facts[TOP], facts[LEFT], facts[RIGHT] = row, begin, stop - 1
     facts[COUNT] += stop - begin
@@ -96,7 +96,7 @@ def note_run(facts: Any, row: Any, begin: Any, stop: Any) -> None:
 
 @jitable
 def cover_box(x: Any, k: Any, before: Any, after: Any) -> None:
-    """A box of which pixels were covered: sides where none are left move to those that are; zeros if all are gone."""
+    """Shrink a box to the pixels that are not covered, at sides without any; write zeros if all are covered."""
     if before[COUNT] == after[COUNT] or x[k, 4] <= 0:
         return
     if after[TOP] > before[TOP]:
@@ -118,7 +118,7 @@ def paste_boxes(
     first: int, positions: Any, partners: Any, key: Any, probability: float, share: float, rows: int, background: Any,
     width: int, masks: Any, facts: Any, samples: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Boxes of what is left of the objects, then those of pasted ones; rows of others are zeros.
+    """Write boxes of the visible rest of the objects, then those of pasted ones; other rows are zeros.
 
     `facts` has room for three facts of each box: before, after, and of the partner's.
     """
@@ -168,7 +168,7 @@ def paste_keypoints(
     first: int, positions: Any, partners: Any, key: Any, probability: float, share: float, rows: int, background: Any,
     width: int, masks: Any, samples: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Keypoints, no longer valid where they are covered, then those on pasted pixels; rows of others are zeros."""
+    """Write keypoints, not valid any more if covered, then those on pasted pixels; other rows are zeros."""
     count = samples.shape[1]
     for i in range(out.shape[0]):
         own, other, x = samples[first + i], samples[partners[i]], out[i]
@@ -190,7 +190,7 @@ def paste_keypoints(
 def lies_on_pasted(
     point: Any, state: Any, share: Any, rows: Any, background: Any, width: Any, mask: Any
 ) -> Any:
-    """Whether a valid keypoint is on a pixel of a mask that is pasted."""
+    """Tell whether a valid keypoint is on a pixel of a mask that is pasted."""
     if point[2] <= 0 or not 0 <= point[0] < width or not 0 <= point[1] < mask.shape[0] // width:
         return False
     value = np.int64(mask[int(point[1]) * width + int(point[0])])

@@ -1,4 +1,4 @@
-"""Values of pixels: scaling to floats, half precision, rounding into integers, planes."""
+"""Conversions of pixel values: scaling to floats, half precision, rounding to integers, planes."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from .numba_internals import as_dtype
 
 @kernel
 def scale_pixels(x: Any, scale: Any, bias: Any, out: Any) -> None:
-    """value * scale + bias, listed for one row of x."""
-    # Two plain indices: with a sum as index Numba looks at every element whether that is below 0, which costs the loop
+    """Write value * scale + bias; scale and bias are listed for one row of x."""
+    # Two plain indices. With a sum as index Numba checks for every element whether it is below 0, which costs the loop
     # its vector instructions.
     for i in range(x.shape[0]):
         for k in range(x.shape[1]):
@@ -22,7 +22,7 @@ def scale_pixels(x: Any, scale: Any, bias: Any, out: Any) -> None:
 
 @kernel
 def scale_planes(x: Any, scale: Any, bias: Any, out: Any) -> None:
-    """value * scale + bias of a channel, from (height, width, channels) to (channels, height, width)."""
+    """Write value * scale + bias of a channel, from (height, width, channels) to (channels, height, width)."""
     for c in range(out.shape[0]):
         for i in range(out.shape[1]):
             for j in range(out.shape[2]):
@@ -31,7 +31,7 @@ def scale_planes(x: Any, scale: Any, bias: Any, out: Any) -> None:
 
 @kernel
 def to_bfloat16(x: Any, out: Any) -> None:
-    """float32 bits to the nearest bfloat16 bits, ties to even; NaN stays NaN."""
+    """Convert float32 bits to the nearest bfloat16 bits, ties to even; NaN stays NaN."""
     for k in range(x.shape[0]):
         bits = x[k]
         rounded = (
@@ -44,7 +44,7 @@ def to_bfloat16(x: Any, out: Any) -> None:
 
 @kernel
 def to_float16(x: Any, out: Any) -> None:
-    """float32 bits to the nearest float16 bits, ties to even, with subnormals, infinities and NaN."""
+    """Convert float32 bits to the nearest float16 bits, ties to even, with subnormals, infinities and NaN."""
     for k in range(x.shape[0]):
         bits = np.uint32(x[k])
         sign = np.uint32((bits >> np.uint32(16)) & np.uint32(0x8000))
@@ -79,19 +79,19 @@ def to_float16(x: Any, out: Any) -> None:
 
 @kernel
 def from_bfloat16(x: Any, out: Any) -> None:
-    """bfloat16 bits to the float32 bits of the same number."""
+    """Convert bfloat16 bits to the float32 bits of the same number."""
     for k in range(x.shape[0]):
         out[k] = np.uint32(x[k]) << np.uint32(16)
 
 
 @kernel
 def from_float16(x: Any, out: Any) -> None:
-    """float16 bits to the float32 bits of the same number, with subnormals, infinities and NaN."""
+    """Convert float16 bits to the float32 bits of the same number, with subnormals, infinities and NaN."""
     for k in range(x.shape[0]):
         bits = np.uint32(x[k])
         sign = np.uint32((bits & np.uint32(0x8000)) << np.uint32(16))
         size = np.uint32(bits & np.uint32(0x7FFF))
-        # Exponents count from another number; those of infinity and NaN are the largest of both.
+        # The two formats have different exponent biases; the exponents of infinity and NaN are the largest of both.
         infinite = size >= np.uint32(0x7C00)
         shift = np.uint32(0x70000000) if infinite else np.uint32(0x38000000)
         normal = np.uint32((size << np.uint32(13)) + shift)
@@ -102,7 +102,7 @@ def from_float16(x: Any, out: Any) -> None:
 
 
 def saturate(value: Any, like: Any) -> Any:
-    """A number as the dtype of the array `like`: rounded and clipped if that is an integer or a boolean."""
+    """Return a number in the dtype of the array `like`: rounded and clipped if that is an integer or a boolean."""
     dtype = like.dtype
     if dtype.kind == "f":
         return dtype.type(value)
@@ -123,7 +123,7 @@ def _saturate(value, like):
     low, high = dtype.minval, dtype.maxval
     if high < 1 << 53:
         return lambda value, like: dtype(min(max(np.floor(np.float64(value) + 0.5), low), high))
-    # As a float the upper limit is one more than it, and fits no longer.
+    # As a float the upper limit is one more, and does not fit.
     above = float(high)
 
     def saturate_wide(value, like):
@@ -136,7 +136,7 @@ def _saturate(value, like):
 
 
 def precise(value: Any, like: Any) -> Any:
-    """A number as a float that holds every value of the array `like` exactly: float32 where that is enough."""
+    """Return a number as a float that holds every value of the array `like` exactly: float32 if that is enough."""
     return np.float32(value) if _fits_float32(like.dtype) else np.float64(value)
 
 
@@ -152,7 +152,7 @@ def _fits_float32(dtype: Any) -> bool:
 
 
 def whole(value: Any, like: Any) -> Any:
-    """Rounded if pixels are integers."""
+    """Return the value, rounded if pixels are integers."""
     return value if like.dtype.kind == "f" else np.floor(value + precise(0.5, like))
 
 
@@ -164,7 +164,7 @@ def _whole(value, like):
 
 
 def in_range(value: Any, white: Any, like: Any) -> Any:
-    """A number from 0 to white if the array `like` is one of floats; integers are as they are."""
+    """Return a number clipped to 0 and white if the array `like` has floats; integers are returned unchanged."""
     if like.dtype.kind == "f":
         return min(max(value, precise(0, like)), precise(white, like))
     return value
@@ -178,7 +178,7 @@ def _in_range(value, white, like):
 
 
 def stored(value: Any, like: Any) -> Any:
-    """A float32 as the dtype of the array `like`."""
+    """Return a float32 in the dtype of the array `like`."""
     return saturate(value, like)
 
 
@@ -186,7 +186,7 @@ def stored(value: Any, like: Any) -> Any:
 def _stored(value, like):
     dtype = like.dtype
     if isinstance(dtype, types.Integer) and dtype.maxval < 1 << 16:
-        # The same without float64, which takes twice as long; the part behind the point is exact.
+        # As `saturate`, without float64, which takes twice as long; the fractional part is exact.
         low, high = np.float32(dtype.minval), np.float32(dtype.maxval)
         half, one = np.float32(0.5), np.float32(1)
 
@@ -201,12 +201,12 @@ def _stored(value, like):
 
 @kernel
 def store_values(x: Any, out: Any) -> None:
-    """Floats as the dtype of `out`, rounded and clipped if that is an integer."""
+    """Write floats in the dtype of `out`, rounded and clipped if that is an integer."""
     for k in range(x.shape[0]):
         out[k] = stored(x[k], out)
 
 
 @jitable
 def luminance(red: Any, green: Any, blue: Any) -> Any:
-    """The grey of a colour, by ITU-R BT.601."""
+    """Return the luminance of a colour, by ITU-R BT.601."""
     return np.float32(0.299) * red + np.float32(0.587) * green + np.float32(0.114) * blue

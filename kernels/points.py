@@ -1,9 +1,9 @@
-"""Boxes and keypoints that follow an image: where its pixels go, they go.
+"""Boxes and keypoints that follow the pixels of their image.
 
 A row of `x` is (left, top, right, bottom, valid, visible, ...) or (x, y, valid), in pixels from the corner of the
-image, so that the centre of its first pixel is at 0.5. A box is clipped to the image, and one of which nothing is left
-becomes zeros; a keypoint outside keeps its place. Both are no longer valid then, and never again. `visible` is the
-share of a box that no op has cut off so far; a row may end before it, and whatever comes after it stays as it is.
+image, so that the centre of its first pixel is at 0.5. A box is clipped to the image, and becomes zeros if it is empty
+then; a keypoint outside keeps its place. Both are no longer valid then, and never become valid again. `visible` is the
+share of a box that no op has cut off so far. A row may end before it, and columns after it stay unchanged.
 """
 
 from typing import Any
@@ -14,18 +14,18 @@ from .compilation import jitable, kernel
 
 # Formats of boxes: (left, top, right, bottom), (left, top, width, height), (centre across, down, width, height).
 XYXY, XYWH, CXCYWH = 0, 1, 2
-# What float32 may have lost of the visible share of a small box in a large image.
+# The largest rounding error of float32 in the visible share of a small box in a large image.
 ROUNDING = 1e-4
-# So many points along each side of a box are moved where its sides become curves, and so many in all.
+# The number of points along each side of a box that are moved if its sides become curves, and of all points.
 ALONG = 5
 WITHIN_BOX = ALONG * ALONG
 
 
 @kernel
 def open_boxes(x: Any, form: Any, across: Any, down: Any, out: Any) -> None:
-    """Boxes as the ops on them take them, from a format whose units are `across` and `down` pixels.
+    """Convert boxes to the form that ops on them use, from a format whose units are `across` and `down` pixels.
 
-    What has a number that is not finite becomes zeros.
+    A box with a number that is not finite becomes zeros.
     """
     for k in range(x.shape[0]):
         finite = True
@@ -51,7 +51,7 @@ def open_boxes(x: Any, form: Any, across: Any, down: Any, out: Any) -> None:
 
 @jitable
 def is_kept(x: Any, k: Any, least_area: Any, least_visible: Any) -> Any:
-    """Whether a box is valid, and enough of it is left."""
+    """Tell whether a box is valid, and enough of it is left."""
     area = (np.float64(x[k, 2]) - x[k, 0]) * (np.float64(x[k, 3]) - x[k, 1])
     return x[k, 4] > 0 and area >= least_area and x[k, 5] >= least_visible - ROUNDING
 
@@ -60,7 +60,7 @@ def is_kept(x: Any, k: Any, least_area: Any, least_visible: Any) -> Any:
 def close_boxes(
     x: Any, form: Any, across: Any, down: Any, least_area: Any, least_visible: Any, fills: Any, fill: Any, out: Any
 ) -> None:  # fmt: skip
-    """Boxes in a format again; those of which too little is left are zeros.
+    """Convert boxes back to a format; those of which too little is left become zeros.
 
     If it `fills`, the columns after the first four become `fill` where a box is not valid.
     """
@@ -68,7 +68,7 @@ def close_boxes(
         kept = is_kept(x, k, least_area, least_visible)
         left, top = np.float64(x[k, 0]), np.float64(x[k, 1])
         right, bottom = np.float64(x[k, 2]), np.float64(x[k, 3])
-        # What was not valid before is as the ops left it.
+        # A box that was not valid before stays as the ops left it.
         if x[k, 4] > 0 and not kept:
             left = top = right = bottom = np.float64(0)
         if form != XYXY:
@@ -83,14 +83,14 @@ def close_boxes(
 
 @kernel
 def valid_boxes(x: Any, least_area: Any, least_visible: Any, out: Any) -> None:
-    """Which boxes are valid."""
+    """Write whether each box is valid."""
     for k in range(out.shape[0]):
         out[k] = is_kept(x, k, least_area, least_visible)
 
 
 @kernel
 def sanitize_boxes(x: Any, least_side: Any, least_area: Any) -> None:
-    """Boxes with a side or an area below these become zeros that are not valid; keypoints stay."""
+    """Replace boxes with a side or an area below these by zeros that are not valid; keypoints stay."""
     if x.shape[1] > 3:
         for k in range(x.shape[0]):
             across = np.float64(x[k, 2]) - np.float64(x[k, 0])
@@ -102,15 +102,15 @@ def sanitize_boxes(x: Any, least_side: Any, least_area: Any) -> None:
 
 
 @jitable
-def through_window(value: Any, start: Any, extent: Any, flipped: Any, size: Any) -> Any:
-    """A coordinate of the input as one of the output, of which the window is `size` wide."""
+def window_coordinate(value: Any, start: Any, extent: Any, flipped: Any, size: Any) -> Any:
+    """Map a coordinate of the input to the output, where the window is `size` wide."""
     moved = (np.float64(value) - start) * (size / extent)
     return size - moved if flipped else moved
 
 
 @jitable
-def through_map(matrix: Any, x: Any, y: Any) -> Any:
-    """Where a matrix takes a point, with the centres of pixels at whole numbers."""
+def map_point(matrix: Any, x: Any, y: Any) -> Any:
+    """Map a point through a matrix, with the centres of pixels at whole numbers."""
     a, b, c, d, e, f, g, h, w = matrix
     x, y = np.float64(x) - 0.5, np.float64(y) - 0.5
     depth = g * x + h * y + w
@@ -119,7 +119,7 @@ def through_map(matrix: Any, x: Any, y: Any) -> Any:
 
 @jitable
 def inverse(matrix: Any) -> Any:
-    """The matrix of the way back."""
+    """Return the inverse of a matrix."""
     a, b, c, d, e, f, g, h, w = matrix
     first, second, third = e * w - f * h, f * g - d * w, d * h - e * g
     scale = 1.0 / (a * first + b * second + c * third)
@@ -134,17 +134,17 @@ def inverse(matrix: Any) -> Any:
 def store_box(
     x: Any, k: Any, left: Any, top: Any, right: Any, bottom: Any, height: Any, width: Any
 ) -> None:
-    """A box clipped to the image, or zeros."""
+    """Write a box clipped to the image, or zeros."""
     clip_box(x, k, left, top, right, bottom, (0.0, np.float64(height), 0.0, np.float64(width)))
 
 
 @jitable
 def clip_box(x: Any, k: Any, left: Any, top: Any, right: Any, bottom: Any, part: Any) -> None:
-    """A box clipped to a part of the image, (top, bottom, left, right), or zeros."""
+    """Write a box clipped to a part of the image, (top, bottom, left, right), or zeros."""
     area = (right - left) * (bottom - top)
     left, right = max(left, part[2]), min(right, part[3])
     top, bottom = max(top, part[0]), min(bottom, part[1])
-    # Not `or`: what is no number is not valid either.
+    # Not `or`: NaN is not valid either.
     valid = x[k, 4] > 0 and right > left and bottom > top
     x[k, 0] = np.float32(left if valid else 0.0)
     x[k, 1] = np.float32(top if valid else 0.0)
@@ -158,7 +158,7 @@ def clip_box(x: Any, k: Any, left: Any, top: Any, right: Any, bottom: Any, part:
 
 @jitable
 def place_in_box(x: Any, k: Any, number: Any) -> Any:
-    """Point `number` of those spread over a box, as (x, y): the first one is its left upper corner."""
+    """Return point `number` of those spread over a box, as (x, y); the first one is its upper left corner."""
     left, top, right, bottom = (
         *(np.float64(x[k, 0]), np.float64(x[k, 1])),
         *(np.float64(x[k, 2]), np.float64(x[k, 3])),
@@ -170,7 +170,7 @@ def place_in_box(x: Any, k: Any, number: Any) -> Any:
 
 @jitable
 def store_keypoint(x: Any, k: Any, across: Any, down: Any, height: Any, width: Any) -> None:
-    """A keypoint, and whether it is still in the image."""
+    """Write a keypoint, and whether it is still in the image."""
     valid = x[k, 2] > 0 and 0 <= across < width and 0 <= down < height
     x[k, 0] = np.float32(across)
     x[k, 1] = np.float32(down)
@@ -181,7 +181,7 @@ def store_keypoint(x: Any, k: Any, across: Any, down: Any, height: Any, width: A
 def move_point(
     x: Any, k: Any, row: Any, column: Any, top: Any, bottom: Any, left: Any, right: Any
 ) -> None:
-    """Point k of an image that begins at (row, column) of another one, where the rest of the arguments show it."""
+    """Move point k of an image that begins at (row, column) of another one, and clip it to the visible part."""
     across, down = np.float64(x[k, 0]) + column, np.float64(x[k, 1]) + row
     if x.shape[1] == 3:
         valid = x[k, 2] > 0 and left <= across < right and top <= down < bottom
@@ -205,15 +205,15 @@ def window_points(
     height: Any,
     width: Any,
 ) -> None:
-    """Points seen through the window that becomes an image of height x width."""
+    """Map points through the window that becomes an image of height x width."""
     for k in range(x.shape[0]):
-        across = through_window(x[k, 0], left, wide, mirrored, width)
-        down = through_window(x[k, 1], top, tall, upside, height)
+        across = window_coordinate(x[k, 0], left, wide, mirrored, width)
+        down = window_coordinate(x[k, 1], top, tall, upside, height)
         if x.shape[1] == 3:
             store_keypoint(x, k, across, down, height, width)
         else:
-            right = through_window(x[k, 2], left, wide, mirrored, width)
-            bottom = through_window(x[k, 3], top, tall, upside, height)
+            right = window_coordinate(x[k, 2], left, wide, mirrored, width)
+            bottom = window_coordinate(x[k, 3], top, tall, upside, height)
             if mirrored:
                 across, right = right, across
             if upside:
@@ -223,14 +223,14 @@ def window_points(
 
 @jitable
 def follow_window(x: Any, window: Any, height: Any, width: Any) -> None:
-    """The same for a window as it is drawn: (top, height, flipped, left, width, flipped)."""
+    """Map points through a drawn window: (top, height, flipped, left, width, flipped)."""
     top, tall, upside, left, wide, mirrored = window
     window_points(x, top, tall, upside != 0, left, wide, mirrored != 0, height, width)
 
 
 @jitable
 def follow_centres(x: Any, window: Any, height: Any, width: Any) -> None:
-    """The same, where boxes whose centre is not inside of the window are no longer valid."""
+    """Map points as `follow_window`; boxes whose centre is not inside the window are no longer valid."""
     top, tall, _, left, wide, _ = window
     if x.shape[1] > 3:
         for k in range(x.shape[0]):
@@ -241,7 +241,7 @@ def follow_centres(x: Any, window: Any, height: Any, width: Any) -> None:
 
 @jitable
 def is_centred(x: Any, k: Any, top: Any, tall: Any, left: Any, wide: Any) -> Any:
-    """Whether the centre of a box is inside of a window."""
+    """Tell whether the centre of a box is inside a window."""
     across = (np.float64(x[k, 0]) + np.float64(x[k, 2])) / 2
     down = (np.float64(x[k, 1]) + np.float64(x[k, 3])) / 2
     return left < across < left + wide and top < down < top + tall
@@ -249,7 +249,10 @@ def is_centred(x: Any, k: Any, top: Any, tall: Any, left: Any, wide: Any) -> Any
 
 @jitable
 def best_overlap(x: Any, top: Any, tall: Any, left: Any, wide: Any) -> Any:
-    """The largest intersection over union of a window and a valid box with its centre inside; -1 if there is none."""
+    """Return the largest intersection over union of a window and a valid box with its centre inside.
+
+    Without such a box it is -1.
+    """
     best = -1.0
     for k in range(x.shape[0]):
         if x[k, 4] > 0 and is_centred(x, k, top, tall, left, wide):
@@ -265,16 +268,16 @@ def best_overlap(x: Any, top: Any, tall: Any, left: Any, wide: Any) -> Any:
 
 @kernel
 def map_points(x: Any, matrix: Any, height: Any, width: Any) -> None:
-    """Points of an image that is looked up through a matrix; a box becomes the one around its moved corners."""
+    """Map points of an image that is looked up through a matrix; a box becomes the one around its moved corners."""
     forward = inverse(matrix)
     for k in range(x.shape[0]):
-        across, down = through_map(forward, x[k, 0], x[k, 1])
+        across, down = map_point(forward, x[k, 0], x[k, 1])
         if x.shape[1] == 3:
             store_keypoint(x, k, across, down, height, width)
             continue
         left, top, right, bottom = across, down, across, down
         for corner in range(1, 4):
-            across, down = through_map(forward, x[k, 2 * (corner % 2)], x[k, 1 + 2 * (corner // 2)])
+            across, down = map_point(forward, x[k, 2 * (corner % 2)], x[k, 1 + 2 * (corner // 2)])
             left, right = min(left, across), max(right, across)
             top, bottom = min(top, down), max(bottom, down)
         store_box(x, k, left, top, right, bottom, height, width)

@@ -1,4 +1,4 @@
-"""Say what is being compiled when that takes longer than a second: to the logger `loaderx`, and on a terminal."""
+"""Announcements of compilations of more than a second: to the logger `loaderx`, and on a terminal."""
 
 import logging
 import os
@@ -15,17 +15,17 @@ SECONDS = 1.0
 logger = logging.getLogger("loaderx")
 
 
-def say(message: str) -> None:
+def announce(message: str) -> None:
     """Log a message, and write it to stderr where that is a terminal."""
     logger.info(message)
-    # Not `sys.stderr.write`: a thread that the end of the program interrupts must not hold its lock.
+    # Not `sys.stderr.write`: a thread that is interrupted at the end of the program must not hold its lock.
     with suppress(OSError, ValueError, AttributeError):
         if sys.stderr.isatty():
             os.write(sys.stderr.fileno(), f"loaderx: {message}\n".encode(errors="replace"))
 
 
 class Work:
-    """Compilations, one after the other, that are announced once: when they took longer than a second in all."""
+    """Series of compilations that is announced once: when they have taken longer than a second in all."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -34,7 +34,7 @@ class Work:
 
     @contextmanager
     def compiling(self, *, cached: bool) -> Iterator[None]:
-        """Count the time of one of them; `cached` tells whether it is kept for other processes."""
+        """Measure the time of one of them; `cached` tells whether it is cached for other processes."""
         began = time.monotonic()
         message = "once in every process: it cannot be cached"
         if cached:
@@ -46,11 +46,11 @@ class Work:
     def _say(self, message: str) -> None:
         if not self._said:
             self._said = True
-            say(message)
+            announce(message)
 
 
 class _Announced:
-    """Context of work: if it takes longer than some seconds, a message is told."""
+    """Context that logs a message if it lasts longer than some seconds."""
 
     def __init__(self, message: str, seconds: float, tell: Callable[[str], None]) -> None:
         self._message, self._seconds, self._tell = message, max(seconds, 0.0), tell
@@ -72,11 +72,11 @@ class _Announced:
 
 
 class _Announcer:
-    """Watcher of compilations: while a function of this library compiles, a thread waits for a second and then says so.
+    """Listener of compilations: if a function of this library compiles for a second, a thread announces it.
 
-    A function that is compiled on behalf of another is part of that; one that is `announced` is part of some `Work`.
-    Each thread has its own state: of several threads
-    Numba lets one compile at a time, and a forked child keeps only the thread that forked.
+    A function that is compiled for another one is part of that compilation; one that is `announced` is part of some
+    `Work`. Each thread has its own state: Numba lets one thread compile at a time, and a forked child keeps only the
+    thread that forked.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class _Announcer:
             return
         stack = ExitStack()
         if not getattr(dispatcher.py_func, "announced", False):
-            stack.enter_context(_Announced(_message(dispatcher), SECONDS, say))
+            stack.enter_context(_Announced(_message(dispatcher), SECONDS, announce))
         self._state.waiting = compilation, stack
 
     def on_end(self, compilation: Any) -> None:
@@ -106,7 +106,7 @@ def _message(dispatcher: Any) -> str:
 
 
 def install() -> None:
-    """Have compilations announced from now on, in this process."""
+    """Announce compilations from now on, in this process."""
     watch_compilations(_ANNOUNCER.on_start, _ANNOUNCER.on_end)
 
 

@@ -1,8 +1,8 @@
-"""The counter-based generator: every draw is a function of (key, position, number of the draw), with no state kept.
+"""Counter-based random generator: every draw is a function of (key, position, number of the draw), without state.
 
 Keys are derived by Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011),
 which is also JAX's own generator: 32-bit words only, so keys can be derived on a device too. The draws of one sample
-come from SplitMix64 (Steele et al., 2014) started at the key of that sample: one nanosecond each.
+come from SplitMix64 (Steele et al., 2014) with the key of that sample as its seed: one nanosecond each.
 """
 
 from typing import Any
@@ -16,14 +16,14 @@ MASK = np.uint64(0xFFFFFFFF)
 PARITY = np.uint64(0x1BD11BDA)
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-# What keys are derived for; part of every golden value, never to be renumbered.
+# Purposes of keys; they are part of every golden value and must never be renumbered.
 ORDER, DRAWS, SPLIT, BRANCH = 1, 2, 3, 4
 
 
 @kernel
 def threefry(key: Any, counter: Any) -> Any:
-    """The 64-bit block of Threefry-2x32-20, words packed as low | high << 32."""
-    # Words of 32 bits are held in 64, so that nothing wraps unseen.
+    """Return the 64-bit block of Threefry-2x32-20, words packed as low | high << 32."""
+    # Words of 32 bits are held in 64, so that no overflow is silent.
     k0 = np.uint64(key) & MASK
     k1 = np.uint64(key) >> np.uint64(32)
     k2 = k0 ^ k1 ^ PARITY
@@ -43,13 +43,13 @@ def threefry(key: Any, counter: Any) -> Any:
 
 @gil_kernel
 def fold(key: Any, number: Any) -> Any:
-    """A new key from a key and any 64-bit number; different numbers never give the same key."""
+    """Derive a new key from a key and any 64-bit number; different numbers never give the same key."""
     return threefry(np.uint64(key), np.uint64(number))
 
 
 @jitable
 def mix_bits(bits: Any) -> Any:
-    """The output function of SplitMix64: every bit of the input changes half of the output."""
+    """Apply the output function of SplitMix64: every bit of the input changes half of the output."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
@@ -57,19 +57,19 @@ def mix_bits(bits: Any) -> Any:
 
 @kernel
 def draw_bits(state: Any, number: Any) -> Any:
-    """Draw `number` (from 0) of the sample whose key is `state`: 64 random bits."""
+    """Return draw `number` (from 0) of the sample whose key is `state`: 64 random bits."""
     return mix_bits(np.uint64(state) + (np.uint64(number) + np.uint64(1)) * GOLDEN)
 
 
 @jitable
 def as_uniform(bits: Any) -> Any:
-    """A float64 in [0, 1) from the upper 53 bits, as NumPy makes it."""
+    """Return a float64 in [0, 1) from the upper 53 bits, as NumPy does."""
     return np.float64(bits >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @kernel
 def uniforms(key: Any, positions: NDArray[np.int64], out: NDArray[np.float64]) -> None:
-    """out[i, j]: draw j of the sample at positions[i], uniform in [0, 1)."""
+    """Write draw j of the sample at positions[i] to out[i, j], uniform in [0, 1)."""
     for i in range(positions.shape[0]):
         state = fold(key, positions[i])
         for j in range(out.shape[1]):

@@ -1,4 +1,4 @@
-"""Band-limited interpolation: a signal between its moments, by a sinc under a Kaiser window."""
+"""Band-limited interpolation of a signal, by a sinc under a Kaiser window."""
 
 import math
 from typing import Any
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from .compilation import jitable, kernel
 from .vectors import dot_of_eights
 
-# As scipy.signal.resample_poly: so many zeros of the sinc on both sides, under a window of this shape.
+# As scipy.signal.resample_poly: the number of zeros of the sinc on both sides, under a window of this shape.
 ZEROS = 10
 BETA = 5.0
-# Values of the table between two zeros: linear between them, it is within 5e-6.
+# Values of the table between two zeros: with linear interpolation it is within 5e-6.
 FINE = 512
-# Places between two moments whose weights are kept; linear between them, a result is within 2e-5.
+# Places between two moments whose weights are kept: with linear interpolation, a result is within 2e-5.
 PHASES = 256
 # With more taps than these, weights are not kept.
 MOST_TAPS = 512
@@ -28,12 +28,12 @@ def sinc_table() -> NDArray[np.float32]:
 
 
 def taps_of(pace: float) -> int:
-    """Return how many moments one result is made of, where it takes steps of `pace` moments."""
+    """Return the number of moments in one result, if results are `pace` moments apart."""
     return 2 * math.ceil(ZEROS * max(pace, 1.0))
 
 
 def weights_size(steps: int, pace: float) -> int:
-    """Return how many weights are kept for `steps` results at up to this pace."""
+    """Return the number of weights that are kept for `steps` results at up to this pace."""
     taps = taps_of(pace)
     return (PHASES + 1) * taps if steps >= 2 * PHASES and taps <= MOST_TAPS else 1
 
@@ -63,7 +63,10 @@ def _keep_weights(table: Any, scale: Any, reach: int, weights: Any) -> None:
 
 @jitable
 def _between(x: Any, first: int, c: int, low: Any, high: Any, share: Any) -> Any:
-    """Mean of two weighted sums. Four sums at once: each addition to a single one would wait for the one before it."""
+    """Return the mean of two weighted sums.
+
+    Four sums are calculated at once, because each addition to a single one would wait for the one before it.
+    """
     taps = low.shape[0]
     a, b, d, e = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
     for t in range(0, taps - 1, 2):
@@ -77,7 +80,7 @@ def _between(x: Any, first: int, c: int, low: Any, high: Any, share: Any) -> Any
 
 @jitable
 def _weighted(x: Any, first: int, weights: Any, begin: int, taps: int) -> Any:
-    """The weighted sum of some moments of one channel."""
+    """Return the weighted sum of some moments of one channel."""
     eights = taps // 8
     total = dot_of_eights(x, first, weights, begin, eights)
     for t in range(8 * eights, taps):
@@ -89,10 +92,10 @@ def _weighted(x: Any, first: int, weights: Any, begin: int, taps: int) -> Any:
 def resample_sinc(
     x: Any, start: Any, pace: Any, fill: Any, table: Any, weights: Any, out: Any
 ) -> None:
-    """Moments at start + (i + 0.5) * pace - 0.5 of (time, channels), below half of the lower sample rate.
+    """Interpolate (time, channels) at start + (i + 0.5) * pace - 0.5, below half of the lower sample rate.
 
-    Weights are normalised over the moments there are, so that what is constant stays so up to its ends. What lies more
-    than half a moment outside of x is `fill`. `weights` is memory of `weights_size`.
+    Weights are normalised over the existing moments, so that a constant signal stays constant up to its ends. Results
+    more than half a moment outside of x are `fill`. `weights` is memory of `weights_size`.
     """
     length, channels = x.shape
     flat = x.reshape(-1)
@@ -111,7 +114,7 @@ def resample_sinc(
         low = math.floor(place)
         first, share = low - reach + 1, place - low
         if share == 0.0 and scale == 1.0:
-            # On a moment the others have no part in it: infinity times 0 would be NaN.
+            # At a moment exactly, the others have no share: infinity times 0 would be NaN.
             for c in range(channels):
                 out[i, c] = x[low, c]
         elif kept and first >= 0 and first + taps <= length:

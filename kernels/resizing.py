@@ -1,9 +1,9 @@
 """Resizing: a window whose pixels are mixed by a filter, in one pass with other windows and the scaling after them.
 
-A filter says for every coordinate of the result which input pixels have a share in it. `counts` says how many they
-are, `places` where, `shares` how much; the latter two are flat, with equal room for every coordinate. Tables of later
+A filter lists the input pixels that have a share in every coordinate of the result: `counts` is their number, `places`
+their places, `shares` their shares. The latter two are flat, with equal room for every coordinate. Tables of later
 windows (see `windows.py`) are coordinates of the result. The filters are those of Pillow: wider where the image
-shrinks, so that no pixel is left out.
+shrinks, so that every pixel counts.
 """
 
 import math
@@ -18,15 +18,15 @@ from .pixels import precise, stored
 from .vectors import PAIRED_TAPS, filter_pixel, mix_pair_of_2, mix_pair_of_3, mix_pair_of_4
 
 BILINEAR, BICUBIC, LANCZOS = 0, 1, 2
-# How far a filter reaches on either side, in pixels of the larger image.
+# The radius of a filter, in pixels of the larger image.
 REACHES = (1, 2, 3)
-# Values of a row are mixed in blocks of so many where the row has room for it: what is left of a block goes one by one,
+# Values of a row are mixed in blocks of this size if the row has room for it. The remainder of a block goes one by one,
 # which takes as long as several blocks.
 BLOCK = 32
 
 
 def most_taps(kind: int, antialias: bool, size: int, result: int) -> int:
-    """Return how many of `size` pixels have a share in one of `result` pixels at most."""
+    """Return the largest number of `size` pixels that have a share in one of `result` pixels."""
     if kind == BILINEAR and (not antialias or size <= result):
         return 2
     wider = max(size / result, 1.0) if antialias else 1.0
@@ -35,7 +35,7 @@ def most_taps(kind: int, antialias: bool, size: int, result: int) -> int:
 
 @kernel
 def filter_share(kind: Any, distance: Any) -> Any:
-    """The share of a pixel at a distance, before all shares are divided by their sum."""
+    """Return the share of a pixel at a distance, before all shares are divided by their sum."""
     distance = abs(distance)
     if kind == BILINEAR:
         return max(1.0 - distance, 0.0)
@@ -59,7 +59,7 @@ def filter_share(kind: Any, distance: Any) -> Any:
 def compose_filter(
     before: Any, start: Any, extent: Any, flipped: Any, kind: Any, antialias: Any, shares: Any, places: Any, counts: Any
 ) -> None:  # fmt: skip
-    """The filter of a window scaled to another size, pixel centres at halves, on top of a table of whole pixels.
+    """Compute the filter of a window scaled to another size, centres at halves, on top of a table of whole pixels.
 
     Pixels without a share are left out: infinity times 0 would be NaN.
     """
@@ -87,7 +87,7 @@ def compose_filter(
                 shares[begin], shares[begin + 1] = 1 - far, far
                 counts[i] = 2
             else:
-                # Of 32 bits a share may have become 1.
+                # In 32 bits a share can round to 1.
                 places[begin] = before[start + (first + 1 if far > 0 else first)]
                 shares[begin] = 1
                 counts[i] = 1
@@ -112,9 +112,9 @@ def filter_tables(
     window: Any, kind: Any, antialias: Any, rows: Any, columns: Any, new_rows: Any, new_columns: Any,
     row_shares: Any, row_places: Any, row_counts: Any, column_shares: Any, column_places: Any, column_counts: Any,
 ) -> None:  # fmt: skip
-    """The filters of a drawn window that is scaled by mixing pixels, on top of tables of whole pixels.
+    """Compute the filters of a drawn window that is scaled by mixing pixels, on top of tables of whole pixels.
 
-    The new tables show the result as it is; windows that follow continue with them.
+    The new tables are the identity of the result; windows that follow continue with them.
     """
     compose_filter(
         rows, window[0], window[1], window[2] != 0, kind, antialias,
@@ -132,7 +132,7 @@ def filter_tables(
 
 @jitable
 def reached(table: Any, places: Any, counts: Any) -> Any:
-    """The pixels (first, stop) that a filter reaches, its largest count, and whether nothing is filled."""
+    """Return the pixels (first, stop) that a filter reaches, its largest count, and whether nothing is filled."""
     taps = places.shape[0] // counts.shape[0]
     first, stop, most, inside = 2147483647, 0, 0, True
     for j in range(table.shape[0]):
@@ -149,7 +149,7 @@ def reached(table: Any, places: Any, counts: Any) -> Any:
 
 @jitable
 def whole_blocks(start: Any, size: Any, row: Any) -> Any:
-    """A stretch (start, size) of a row of values, longer if that makes it one of whole blocks."""
+    """Return a stretch (start, size) of a row of values, extended to whole blocks if there is room."""
     blocks = (size + BLOCK - 1) // BLOCK * BLOCK
     if blocks > row:
         return start, size
@@ -160,7 +160,7 @@ def whole_blocks(start: Any, size: Any, row: Any) -> Any:
 def mix_rows(
     x: Any, places: Any, shares: Any, begin: Any, count: Any, start: Any, size: Any, out: Any
 ) -> None:
-    """Values from `start` of some rows of x, (rows, values), by their shares; up to four rows at a time."""
+    """Mix values from `start` of some rows of x, (rows, values), by their shares; up to four rows at a time."""
     mixed = out[start : start + size]
     one = x[places[begin]][start : start + size]
     if count == 1:
@@ -204,7 +204,10 @@ def mix_rows(
 def mix_columns(
     line: Any, columns: Any, start: Any, shares: Any, places: Any, counts: Any, channels: Any, made: Any
 ) -> None:  # fmt: skip
-    """Pixels of a line by their shares, into another, in order: what a pixel has beyond its channels is overwritten."""
+    """Mix pixels of a line by their shares into another line, in order.
+
+    Values of a pixel beyond its channels are overwritten by the next pixel.
+    """
     taps = places.shape[0] // counts.shape[0]
     for j in range(start, columns.shape[0]):
         entry = columns[j]
@@ -216,7 +219,7 @@ def mix_columns(
 
 
 def whole_stored(value: Any, scale: Any, bias: Any, like: Any) -> Any:
-    """A whole number within the limits of its integers, times scale plus bias, as the dtype of the array `like`."""
+    """Return a whole number clipped to its limits, times scale plus bias, in the dtype of the array `like`."""
     return stored(value * scale + bias, like)
 
 
@@ -234,7 +237,10 @@ def finish_row(
     made: Any, columns: Any, fill: Any, scale: Any, bias: Any, whole: Any, limits: Any, inside: Any, channels: Any,
     target: Any,
 ) -> None:  # fmt: skip
-    """A line as a row of the output: rounded and clipped if `whole`, times scale plus bias, fill colour where it is."""
+    """Write a line to a row of the output: rounded and clipped if `whole`, times scale plus bias.
+
+    Places of the fill colour are filled.
+    """
     for j in range(0 if inside else columns.shape[0]):
         if columns[j] < 0:
             for c in range(channels):
@@ -252,14 +258,14 @@ def finish_row(
 
 @jitable
 def fill_row(fill: Any, scale: Any, bias: Any, out: Any, i: Any) -> None:
-    """Row i of the output in the fill colour."""
+    """Fill row i of the output with the fill colour."""
     for j in range(out.shape[1]):
         for c in range(out.shape[2]):
             out[i, j, c] = stored(precise(fill[c], fill) * scale[c] + bias[c], out)
 
 
 def mixed_row(row: Any, made: Any) -> Any:
-    """A row of the output if pairs of pixels can be stored in it, otherwise another line."""
+    """Return a row of the output if pairs of pixels can be stored in it, otherwise another line."""
     return row if row.dtype in (np.float32, np.uint8) else made
 
 
@@ -271,7 +277,7 @@ def _mixed_row(row, made):
 
 
 def store_mixed(made: Any, row: Any) -> None:
-    """A line as a row of the output, unless it is there already."""
+    """Copy a line to a row of the output, unless it is the same memory."""
     if row.dtype not in (np.float32, np.uint8):
         for k in range(row.shape[0]):
             row[k] = stored(made[k], row)
@@ -293,7 +299,7 @@ def _store_mixed(made, row):
 def fill_columns(
     columns: Any, begin: Any, end: Any, fill: Any, scale: Any, bias: Any, target: Any, channels: Any
 ) -> None:
-    """The fill colour in a row, in those columns of a part of it that have no pixels."""
+    """Fill those columns in a part of a row that have no pixels with the fill colour."""
     for j in range(begin, end):
         if columns[j] < 0:
             for c in range(channels):
@@ -303,7 +309,7 @@ def fill_columns(
 
 @jitable
 def copy_part(rows: Any, row: Any, other: Any, begin: Any, end: Any) -> None:
-    """A part of the values of a row in another row."""
+    """Copy a part of the values of a row to another row."""
     source, target = rows[row, begin:end], rows[other, begin:end]
     for k in range(source.shape[0]):
         target[k] = source[k]
@@ -311,7 +317,7 @@ def copy_part(rows: Any, row: Any, other: Any, begin: Any, end: Any) -> None:
 
 @jitable
 def empty_ends(columns: Any) -> Any:
-    """How many columns at the beginning have no pixels, and where those at the end begin."""
+    """Return the number of columns at the beginning that have no pixels, and the first of those at the end."""
     first, stop = 0, columns.shape[0]
     while first < stop and columns[first] < 0:
         first += 1
@@ -327,8 +333,8 @@ def pair_columns(
 ) -> None:  # fmt: skip
     """Write the filters of two neighbouring columns next to each other, as `mix_pair_of_...` reads them.
 
-    All have the same number of taps: those that a column does not have are zeros at `nothing`, because the pixels next
-    to it may be infinite.
+    All have the same number of taps. The missing taps of a column are zeros at `nothing`, because the pixels next to it
+    can be infinite.
     """
     room = places.shape[0] // counts.shape[0]
     for j in range(columns.shape[0] // 2 * 2):
@@ -350,7 +356,7 @@ def mix_pairs(
     line: Any, places: Any, shares: Any, taps: Any, pairs: Any, channels: Any, scale: Any, bias: Any, whole: Any,
     out: Any,
 ) -> None:  # fmt: skip
-    """Pixels of a line by their shares, two at a time, rounded if `whole`, times scale plus bias."""
+    """Mix pixels of a line by their shares, two at a time, rounded if `whole`, times scale plus bias."""
     if taps == 2:
         for pair in range(pairs):
             mix_pair_of_2(line, places, shares, pair, scale, bias, whole, out, channels)
@@ -366,7 +372,7 @@ def mix_line(
     line: Any, columns: Any, shares: Any, places: Any, counts: Any, channels: Any, paired: Any, taps: Any,
     pair_places: Any, pair_shares: Any, made: Any,
 ) -> None:  # fmt: skip
-    """Pixels of a line by their shares, into another: two at a time if they are `paired` and of 32 bits."""
+    """Mix pixels of a line by their shares into another line: two at a time if they are `paired` and of 32 bits."""
     mix_columns(line, columns, 0, shares, places, counts, channels, made)
 
 
@@ -399,16 +405,16 @@ def resize_window(
     column_places: Any, column_counts: Any, fill: Any, scale: Any, bias: Any, whole: Any, limits: Any, line: Any,
     made: Any, pair_places: Any, pair_shares: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Pixels of x by their shares, rounded if `whole`, times scale plus bias; all in 32 bits.
+    """Mix pixels of x by their shares, rounded if `whole`, times scale plus bias; all in 32 bits.
 
     Rows are mixed first, into `line`, which stays in the nearest cache, then the pixels of that line. `line` has room
-    for four floats beyond the width of x, and `made` beyond that of the output, because four channels are read and
-    written whatever their number. `pair_places` and `pair_shares` have room for the filters of all pairs of columns
-    with PAIRED_TAPS taps; few images shrink so much that there are more. Filters that overshoot give no whole numbers
-    here, so these need no clipping.
+    for four floats more than a row of x, and `made` for four more than a row of the output, because four channels are
+    read and written for any number of channels. `pair_places` and `pair_shares` have room for the filters of all pairs
+    of columns with PAIRED_TAPS taps; few images shrink so much that there are more. Filters that overshoot give no
+    whole numbers here, so these need no clipping.
     """
     height, width, channels = out.shape
-    # Rows of values; to reshape every row by itself takes 20 ns.
+    # Rows of values. To reshape every row by itself takes 20 ns.
     values, targets = (
         x.reshape(x.shape[0], x.shape[1] * channels),
         out.reshape(height, width * channels),
@@ -455,7 +461,7 @@ def resize_window(
         target = mixed_row(targets[i], made)
         mix_pairs(line, pair_places, pair_shares, taps, pairs, channels, scale, bias, whole, target)
         for j in range(2 * pairs, width):
-            # Those of the fill colour have none.
+            # Rows of the fill colour have none.
             entry = max(columns[j], 0)
             begin, count = entry * across, column_counts[entry] if columns[j] >= 0 else 0
             for c in range(channels):
@@ -481,7 +487,7 @@ def resize_window(
 
 @jitable
 def rows_first(window: Any, height: Any, width: Any) -> Any:
-    """Whether rows are mixed before columns, as Pillow 13 does it: where the height shrinks by much more."""
+    """Tell whether rows are mixed before columns, as Pillow 13 decides: if the height shrinks by much more."""
     return window[1] > height and window[1] - height > 2 * (window[4] - width)
 
 
@@ -491,10 +497,10 @@ def resize_exactly(
     column_places: Any, column_counts: Any, fill: Any, scale: Any, bias: Any, whole: Any, limits: Any, line: Any,
     made: Any, held: Any, pair_places: Any, pair_shares: Any, window: Any, out: Any,
 ) -> None:  # fmt: skip
-    """The same in as many bits as x needs, with rows and columns in the order of Pillow.
+    """Resize as `resize_window`, in as many bits as x needs, with rows and columns in the order of Pillow.
 
-    Whole numbers are clipped in between, as Pillow does it: filters that overshoot give other pixels without it. `held`
-    has room for every row of x, as long as `made`; `window` is what was drawn.
+    Whole numbers are clipped in between, as Pillow does; without it, filters that overshoot give other pixels. `held`
+    has room for every row of x, as long as `made`; `window` is the drawn window.
     """
     height, width, channels = out.shape
     values, targets = (
@@ -549,7 +555,7 @@ def resize_exactly(
 
 @jitable
 def clip_values(values: Any, limits: Any) -> None:
-    """Values between limits, in place."""
+    """Clip values to limits, in place."""
     low, high = limits
     for k in range(values.shape[0]):
         values[k] = min(max(values[k], low), high)

@@ -1,4 +1,4 @@
-"""`RowLayout`: how the elements of a row lie at its address."""
+"""`RowLayout`: the arrangement of the elements of a row in memory."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class RowLayout:
-    """C-contiguous native elements, unless `offsets` lists where each of `unit` bytes lies."""
+    """Arrangement of a row: C-contiguous native elements, or pieces of `unit` bytes at `offsets`."""
 
     offsets: NDArray[np.int64] | None = None
     unit: int = 1
     swap: bool = False
 
     def same_as(self, other: "RowLayout") -> bool:
-        """Whether one kernel call can read rows of both."""
+        """Tell whether one kernel call can read rows of both."""
         if self.offsets is None or other.offsets is None:
             return self.offsets is other.offsets
         return (self.unit, self.swap) == (other.unit, other.swap) and np.array_equal(
@@ -25,7 +25,7 @@ class RowLayout:
 
 
 def row_layout(array: NDArray[Any]) -> RowLayout:
-    """The layout of the rows of an array of any strides and byte order."""
+    """Return the layout of the rows of an array of any strides and byte order."""
     strides, shape = array.strides[1:], array.shape[1:]
     swap = not array.dtype.isnative
     size = array.dtype.itemsize

@@ -1,10 +1,10 @@
-"""The driver: it takes samples through a table of passes, from their rows to their places in the batch.
+"""Driver: it runs samples through a table of passes, from their rows to their places in the batch.
 
 A row of the table is an instruction of `WIDTH` words. Most call a pass; the others choose between passes, repeat them,
-or move bytes. Instructions name places by registers, which hold addresses, counters and the states of draws. They are
-in front of scratch memory, counted downwards: register k is the word at `memory` - 8 * (k + 1). Register 0 is the row
-of the sample, register 1 its place in the batch, register BESIDE the row of boxes next to it, if the table reads them,
-and what the others hold when a table begins is in `registers`.
+or move bytes. Instructions name places by registers, which hold addresses, counters and the states of draws. Registers
+are in front of scratch memory, counted downwards: register k is the word at `memory` - 8 * (k + 1). Register 0 is the
+row of the sample, register 1 its place in the batch, register BOXES_ROW the row of its boxes, if the table reads them.
+The initial values of the others are in `registers`.
 """
 
 from typing import Any
@@ -30,20 +30,20 @@ SWAP = 6  # one, other
 SET = 7  # register, value
 WHILE = 8  # counter, limit, where to continue if the counter is not below it
 NEXT = 9  # counter, where to continue
-SETTLE = 10  # from, to, bytes: copy unless both are the same place
-MARK = 11  # register, bytes: fill with the byte that the caller gave
+COPY_IF_APART = 10  # from, to, bytes: copy unless both are the same place
+FILL = 11  # register, bytes: fill with the byte for it in `progress`
 WIDTH = 9
 # The word with the key of a CALL.
 KEY = 6
 ROW, TARGET = 0, 1
-# Counters of loops inside of one another: the registers behind these two.
+# Counters of nested loops: the registers after these two.
 TURNS = 2
 DEEPEST = 16
-BESIDE = TURNS + DEEPEST
-FIRST_FREE = BESIDE + 1
-MOST = np.iinfo(np.int64).max
-# For a register that holds no place when a table begins.
-NOTHING = np.iinfo(np.int64).min
+BOXES_ROW = TURNS + DEEPEST
+FIRST_FREE = BOXES_ROW + 1
+ANY_LENGTH = np.iinfo(np.int64).max
+# The initial value of a register that holds no place.
+UNSET = np.iinfo(np.int64).min
 WORD = 8
 
 
@@ -68,16 +68,16 @@ def run_samples(
 ) -> None:
     """Run a table for every sample.
 
-    `table`, `registers` and `memory` are addresses, and `boxes` those of the boxes next to every sample, if any.
-    `fetched` is the offset in scratch memory of room for a fetched row, `pitch` the bytes of a sample in `out`.
-    `progress` is (sample, instruction, byte for MARK, status of a pass other than 0): where it was if something was
-    raised; if not `raises`, that is told by the status RAISED. A row that could not be fetched is told by a number
-    below 0 for the instruction.
+    `table`, `registers` and `memory` are addresses, and `boxes` those of the boxes of every sample, if any. `fetched`
+    is the offset in scratch memory of room for a fetched row, `pitch` the bytes of a sample in `out`. `progress` is
+    (sample, instruction, byte for FILL, status of a pass other than 0): the place of an exception, if one was raised.
+    Without `raises` an exception is reported by the status RAISED. A row that could not be fetched is reported by a
+    number below 0 for the instruction.
     """
     target = out.ctypes.data
     for k in range(count):
         offset = load_word(registers + WORD * k)
-        store_word(memory - WORD * (k + 1), memory + offset if offset != NOTHING else 0)
+        store_word(memory - WORD * (k + 1), memory + offset if offset != UNSET else 0)
     for i in range(addresses.shape[0]):
         progress[0] = i
         row = addresses[i]
@@ -91,8 +91,8 @@ def run_samples(
         store_word(memory - WORD * (ROW + 1), row)
         store_word(memory - WORD * (TARGET + 1), target + i * pitch)
         if boxes.shape[0] > 0:
-            store_word(memory - WORD * (BESIDE + 1), boxes[i])
-        length = lengths[i] if lengths.shape[0] > 0 else MOST
+            store_word(memory - WORD * (BOXES_ROW + 1), boxes[i])
+        length = lengths[i] if lengths.shape[0] > 0 else ANY_LENGTH
         at = 0
         while at < instructions:
             entry = table + WORD * WIDTH * at
@@ -132,7 +132,7 @@ def run_samples(
                     key = fold(key, load_word(memory - WORD * (TURNS + turn + 1)))
                 store_word(first, fold(key, positions[i]))
             elif kind == PICK:
-                # As `pick` does it with the state in a register.
+                # The same arithmetic as `pick`, with the state in a register.
                 state = np.uint64(load_word(first)) + GOLDEN
                 store_word(first, state)
                 value = as_uniform(mix_bits(state))
@@ -156,10 +156,10 @@ def run_samples(
             elif kind == NEXT:
                 store_word(first, load_word(first) + 1)
                 at = load_word(entry + 2 * WORD)
-            elif kind == SETTLE:
+            elif kind == COPY_IF_APART:
                 if load_word(first) != load_word(second):
                     copy_bytes(load_word(second), load_word(first), third)
-            elif kind == MARK:
+            elif kind == FILL:
                 fill_bytes(load_word(first), progress[2], load_word(entry + 2 * WORD))
 
 
@@ -185,15 +185,15 @@ def run_parts(
 ) -> None:
     """Run a table for the samples of all parts at once: those from parts[p] to parts[p + 1], in memory of their own.
 
-    Nothing is raised, for that would be lost: progress[p] tells of each part where it stopped.
+    No exception is raised, because it would be lost: progress[p] says for each part where it stopped.
     """
     for number in prange(parts.shape[0] - 1):
         part = np.int64(number)  # Numba counts in unsigned integers, whose differences are floats
         begin, end = parts[part], parts[part + 1]
         own = lengths[begin:end] if lengths.shape[0] > 0 else lengths
-        beside = boxes[begin:end] if boxes.shape[0] > 0 else boxes
+        part_boxes = boxes[begin:end] if boxes.shape[0] > 0 else boxes
         run_samples(
-            table, instructions, registers, count, positions[begin:end], addresses[begin:end], own, beside,
+            table, instructions, registers, count, positions[begin:end], addresses[begin:end], own, part_boxes,
             fetcher, workers[part], fetched, memory + part * memory_pitch, pitch, progress[part], False,
             out[begin * pitch : end * pitch],
         )  # fmt: skip

@@ -6,13 +6,13 @@ import numpy as np
 
 from .compilation import kernel
 
-# Bits of a key that one look at all values counts.
+# Bits of a key that are counted in one pass over all values.
 DIGIT = 11
 
 
 @kernel
 def sortable_keys(x: Any, keys: Any) -> None:
-    """Integers in the order of float32 values, from their bits."""
+    """Convert float32 values to integers in the same order, from their bits."""
     bits = x.view(np.uint32)
     top = np.uint32(0x80000000)
     for k in range(bits.shape[0]):
@@ -22,7 +22,7 @@ def sortable_keys(x: Any, keys: Any) -> None:
 
 @kernel
 def value_at_rank(keys: Any, rank: Any, counts: Any, found: Any) -> None:
-    """found[0] becomes the value with `rank` values before it in order: digit by digit of its key."""
+    """Find the value with `rank` values before it in order, into found[0]: digit by digit of its key."""
     prefix, known, left = np.uint32(0), 0, rank
     while known < 32:
         digit = min(DIGIT, 32 - known)

@@ -17,7 +17,7 @@ MOST_ROWS = 1 << 62
 
 
 class Permutation:
-    """Permutation of `rows` numbers that belongs to a 64-bit key. It needs no memory for them, and 10 ns per row.
+    """Permutation of `rows` numbers that belongs to a 64-bit key. It stores no numbers, and takes 10 ns per row.
 
     `len`, `[place]`, `[start:stop:step]` and `[array of places]` are those of an array of `rows` integers, and
     `np.asarray` makes that array.
@@ -33,7 +33,7 @@ class Permutation:
 
     @property
     def parameters(self) -> tuple[int, int, int, NDArray[np.uint32]]:
-        """Arguments of the kernels: rows, height, width, keys."""
+        """Return the arguments of the kernels: rows, height, width, keys."""
         return self._rows, self._height, self._width, self._keys
 
     def at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -65,7 +65,7 @@ class Permutation:
         if not inside.all():
             place = int(found[~inside].flat[0])
             raise IndexError(f"place {place} is outside of a permutation of {self._rows} rows.")
-        # Numbers of 64 bits without a sign are below the number of rows, too.
+        # Unsigned numbers of 64 bits are below the number of rows, too.
         wanted = found.astype(np.int64)
         rows = self.at(np.where(wanted < 0, wanted + self._rows, wanted).reshape(-1))
         return int(rows[0]) if found.ndim == 0 else rows.reshape(found.shape)
@@ -81,14 +81,17 @@ class Permutation:
 
 @functools.lru_cache(maxsize=32)
 def epoch_permutation(rows: int, seed: int, epoch: int) -> Permutation:
-    """Return the permutation of one epoch. Its key is of (seed, epoch), so no two epochs of any seeds are related."""
+    """Return the permutation of one epoch.
+
+    Its key depends on (seed, epoch), so no two epochs of any seeds are related.
+    """
     return Permutation(rows, derive_key(seed, ORDER, epoch))
 
 
 def permutation(n: int, seed: int = 0, epoch: int = 0) -> Permutation:
     """Return the order in which a shuffling `DataLoader` with this seed reads `n` rows in one epoch.
 
-    Nothing of length `n` is allocated: a row is computed when it is asked for.
+    Nothing of length `n` is allocated: each row is computed on demand.
 
     >>> order = permutation(1_000_000_000, seed=7, epoch=3)
     >>> len(order), order[:4].tolist(), order[-1]

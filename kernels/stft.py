@@ -14,7 +14,7 @@ FRAMES = 2 * LANES
 
 @jitable
 def mirrored(place: int, length: int) -> int:
-    """The moment inside of a signal that is seen at a place outside, mirrored at its first and last moment."""
+    """Return the moment of a signal for a place outside of it, mirrored at its first and last moment."""
     if length == 1:
         return 0
     period = 2 * (length - 1)
@@ -49,7 +49,7 @@ def load_frames(
     twiddles: Any,
     memory: Any,
 ) -> Any:
-    """Spectra of up to FRAMES frames from `start` on, in one pair of the rows of `memory`: 0, or 2 if it returns so.
+    """Compute spectra of up to FRAMES frames from `start` on; return the pair of rows of `memory` with them, 0 or 2.
 
     Outside of x there are zeros, or with `reflect` its mirror image. Frames beyond `count` are zeros.
     """
@@ -66,7 +66,7 @@ def load_frames(
 
 @jitable
 def split_spectra(real: Any, imag: Any, size: Any, k: Any, bins: Any) -> None:
-    """Frequency k of all frames: `bins` is (real and imaginary part) of the first LANES frames, then of the others."""
+    """Compute frequency k of all frames: `bins` is (real, imaginary) of the first LANES frames, then of the others."""
     near, far = k * LANES, (size - k) % size * LANES
     a, b = real[near : near + LANES], real[far : far + LANES]
     c, d = imag[near : near + LANES], imag[far : far + LANES]
@@ -89,9 +89,9 @@ def store_frames(
     memory: Any,
     out: Any,
 ) -> None:
-    """Frames of spectra, windowed and added to `out` where they begin: the inverse of `load_frames`.
+    """Transform spectra to frames, windowed and added to `out` at their beginnings: the inverse of `load_frames`.
 
-    `memory` has the spectra in its first pair of rows, of two frames at once.
+    The first pair of rows of `memory` holds the spectra, of two frames at once.
     """
     size, length = window.shape[0], out.shape[0]
     # With real and imaginary parts exchanged, the transform is its inverse.

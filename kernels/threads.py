@@ -1,11 +1,11 @@
-"""Threads of one call: regions of Numba's threading layer where these are safe, and threads of our own elsewhere.
+"""Threads of one call: regions of Numba's threading layer where these are safe, and a thread pool elsewhere.
 
-Regions of the layers `omp` and `tbb` may be entered by several threads at once. Two threads in a region of `workqueue`
-abort the process, and in a forked child GNU OpenMP ends it. There a pool of our own shares the work: waking its threads
-takes longer, and nothing else is different.
+Several threads may enter regions of the layers `omp` and `tbb` at once. Two threads in a region of `workqueue` abort
+the process, and GNU OpenMP aborts a forked child. There a thread pool of this library shares the work. Waking its
+threads takes longer; nothing else is different.
 
-One call at a time is parallel, with the cores that no other call is busy on. Those that come meanwhile stay in the
-threads of their callers. So however many call, they have at most all other cores in addition.
+One call at a time is parallel, with the cores that no other call is busy on. Calls that come meanwhile stay in the
+threads of their callers. So any number of calls have at most all other cores in addition.
 """
 
 import multiprocessing
@@ -24,11 +24,11 @@ from .numba_internals import layer_is_launched, num_threads
 from .uninterrupted import uninterrupted
 
 REGIONS = ("omp", "tbb")
-# Small work is not parallel. [2 cores, omp: a region adds 5 us, and pays for itself from 384 KB on that are gathered.
-# But where other programs want the cores, too, it waits for its last thread, up to 12 ms: two then gather 1.5 MB
-# at 1.3 GB/s, and one at 5.6.]
+# Small work is not parallel. [2 cores, omp: a region adds 5 us, and is worth it from a gather of 384 KB on. But if
+# other programs use the cores, too, it waits for its last thread, up to 12 ms: two threads then gather 1.5 MB at 1.3
+# GB/s, and one at 5.6.]
 BYTES_PER_THREAD = 1024 * 1024
-# [2 cores: 50 us to wake a thread of our own]
+# [2 cores: 50 us to wake a thread of the pool]
 POOL_FACTOR = 4
 
 # (bounds of the parts) -> None, and (part, begin, end) -> None
@@ -37,7 +37,7 @@ Part = Callable[[int, int, int], None]
 
 
 class ProcessThreads:
-    """Threads at work in one process."""
+    """Number of threads at work in one process, and its thread pool."""
 
     def __init__(self, *, forked: bool) -> None:
         self._forked = forked
@@ -48,7 +48,7 @@ class ProcessThreads:
         self._pool: ThreadPoolExecutor | None = None
 
     def begin(self, count: int) -> int:
-        """Take up to `count` threads, the caller's own included; return how many there are."""
+        """Reserve up to `count` threads, the caller's own included; return how many were granted."""
         with self._lock:
             free = 1 if self._divided else config.NUMBA_NUM_THREADS - self._busy
             count = max(1, min(count, free))
@@ -57,7 +57,7 @@ class ProcessThreads:
         return count
 
     def end(self, count: int) -> None:
-        """Give back the threads that `begin` returned."""
+        """Release the threads that `begin` returned."""
         with self._lock:
             self._busy -= count
             self._divided = self._divided and count == 1
@@ -93,17 +93,17 @@ class ProcessThreads:
             for each in arguments[1:]:
                 futures.append(self._pool.submit(part, *each))  # noqa: PERF401 - kept if one fails
         except RuntimeError:
-            # The interpreter ends, or the system has no more threads. What the pool has not begun is done here.
+            # The interpreter ends, or the system has no more threads. Parts that the pool has not begun run here.
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
         try:
             part(*arguments[0])
-            # The last first: what no other thread has begun by now is done here, however busy the machine is.
+            # The last first: parts that no other thread has begun by now run here, however busy the machine is.
             for number in range(len(arguments) - 1, 0, -1):
                 if number > len(futures) or futures[number - 1].cancel():
                     part(*arguments[number])
         finally:
-            # Of those that are cancelled nobody tells before a thread has looked at them.
+            # A cancelled future notifies its waiters only when a thread has looked at it.
             begun = [future for future in futures if not future.cancelled()]
             wait(begun)
         for future in begun:
@@ -111,7 +111,7 @@ class ProcessThreads:
 
 
 def bounds_of(size: int, count: int) -> NDArray[np.int64]:
-    """Return where each of `count` parts of `size` samples begins, and the end."""
+    """Return the beginning of each of `count` parts of `size` samples, and the end."""
     return np.arange(count + 1, dtype=np.int64) * size // count
 
 
@@ -128,7 +128,7 @@ def _run_region(region: Region, bounds: NDArray[np.int64]) -> None:
     if config.DISABLE_JIT or num_threads() == count:
         region(bounds)
         return
-    # The number is one of the calling thread alone.
+    # The number applies to the calling thread alone.
     before = num_threads()
     numba.set_num_threads(count)
     try:
@@ -138,7 +138,7 @@ def _run_region(region: Region, bounds: NDArray[np.int64]) -> None:
 
 
 def worthwhile(size: int, nbytes: int, bytes_per_thread: int) -> int:
-    """Return how many threads are worth their waking for `size` samples that are `nbytes` of work."""
+    """Return the number of threads that are worth waking for `size` samples with `nbytes` of work."""
     count = nbytes // bytes_per_thread
     if count > 1 and not _current[0].has_regions():
         count = nbytes // (POOL_FACTOR * bytes_per_thread)
@@ -160,7 +160,7 @@ class Team:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # To whom they were taken from: a user's code may have forked inside.
+        # To the process that granted them: a user's code may have forked inside.
         self._process.end(self.count)
 
     def run(self, size: int, region: Region, part: Part) -> None:
@@ -169,7 +169,7 @@ class Team:
 
 
 def run_shared(size: int, nbytes: int, threads: int | None, region: Region, part: Part) -> None:
-    """Run `size` samples that are `nbytes` of work, in parts at once where that is faster."""
+    """Run `size` samples with `nbytes` of work, in parts at once where that is faster."""
     most = worthwhile(size, nbytes, BYTES_PER_THREAD)
     if most == 1:
         part(0, 0, size)
@@ -181,14 +181,14 @@ def run_shared(size: int, nbytes: int, threads: int | None, region: Region, part
             team.run(size, region, part)
 
 
-# A layer that was launched before this was imported, in a child of `multiprocessing`, may be that of the parent.
+# A layer that was launched before this import, in a child of `multiprocessing`, may be that of the parent.
 _current = [
     ProcessThreads(forked=layer_is_launched() and multiprocessing.parent_process() is not None)
 ]
 
 
 def _forget_parent() -> None:
-    """In a forked child none of the threads lives on but the one that forked."""
+    """Reset the state in a forked child: of all threads only the one that forked is there."""
     _current[0] = ProcessThreads(forked=True)
 
 

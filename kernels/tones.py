@@ -1,4 +1,4 @@
-"""What makes a change of values fast: channels apart and together again, rounding in float32, tables, counts."""
+"""Fast changes of values: channels split and merged, rounding in float32, lookup tables, counts."""
 
 import math
 from typing import Any
@@ -12,36 +12,36 @@ from .compilation import jitable
 from .pixels import precise, saturate
 from .vectors import lane_address
 
-# Pixels whose channels are taken apart at a time: a loop over them is vector code, and they fit the nearest cache.
+# Pixels whose channels are split at a time: a loop over them is vector code, and they fit the nearest cache.
 BLOCK = 256
 # The shape of the array is then known in the function, too.
 INLINED = {"forceinline": True, "error_model": "numpy"}
 
 
 def rounded(value: Any, like: Any) -> Any:
-    """A float as the dtype of the array `like`, which holds it: rounded, halves up, in the precision it has."""
+    """Return a float in the dtype of the array `like`, which can hold it: rounded half up, in its own precision."""
     if like.dtype == np.uint8 and value.dtype == np.float32:
         return np.uint8(value + np.float32(0.5))
     return saturate(value, like)
 
 
-# Numba compares names and annotations of an overload with those of what it gives: a lambda has none.
+# Numba compares names and annotations of an overload with those of its implementation: a lambda has none.
 @overload(rounded)
 def _rounded(value, like):
     if like.dtype == types.uint8 and value == types.float32:
-        # By float64, as `saturate` does it, a loop takes three times as long.
+        # By float64, as in `saturate`, a loop takes three times as long.
         return lambda value, like: np.uint8(value + np.float32(0.5))
     return lambda value, like: saturate(value, like)
 
 
 @jitable
 def is_alpha(k: Any, channels: Any) -> Any:
-    """Whether value `k` of a flat image, or channel `k`, is opacity and not a colour: the last of four channels."""
+    """Tell whether value `k` of a flat image, or channel `k`, is opacity: the last of four channels."""
     return channels == 4 and k & 3 == 3
 
 
 def split_singly(x: Any, start: Any, count: Any, planes: Any) -> None:
-    """One value after the other."""
+    """Split channels value by value."""
     flat = x.reshape(-1)
     for j in range(count):
         for c in range(3):
@@ -49,12 +49,12 @@ def split_singly(x: Any, start: Any, count: Any, planes: Any) -> None:
 
 
 def split_pixels(x: Any, start: int, count: int, planes: Any) -> None:
-    """The three channels of `count` pixels from `start`, each in a row of `planes`."""
+    """Split the three channels of `count` pixels from `start`, each into a row of `planes`."""
     split_singly(x, start, count, planes)
 
 
 def merge_singly(planes: Any, start: Any, count: Any, x: Any) -> None:
-    """One value after the other."""
+    """Merge channels value by value."""
     flat = x.reshape(-1)
     for j in range(count):
         for c in range(3):
@@ -62,15 +62,15 @@ def merge_singly(planes: Any, start: Any, count: Any, x: Any) -> None:
 
 
 def merge_pixels(planes: Any, start: int, count: int, x: Any) -> None:
-    """The rows of `planes` back as the channels of `count` pixels from `start`."""
+    """Merge the rows of `planes` into the channels of `count` pixels from `start`."""
     merge_singly(planes, start, count, x)
 
 
-# Left to itself the compiler moves single bytes, 90 us for a 224 px image against 6 us with these. They see an array of
-# any shape by its address: `reshape` for every block took longer than the block.
+# Without these the compiler moves single bytes: 90 us for a 224 px image against 6 us. They access an array of any
+# shape by its address: `reshape` for every block took longer than the block.
 @intrinsic
 def split_lanes(typing_context, x, at, planes, place, stride):
-    """The channels of as many pixels as a vector has lanes, from the element `at` of x."""
+    """Split the channels of as many pixels as a vector has lanes, from the element `at` of x."""
     if planes.dtype != x.dtype:
         return None
     signature = types.void(x, types.intp, planes, types.intp, types.intp)
@@ -99,7 +99,7 @@ def split_lanes(typing_context, x, at, planes, place, stride):
 
 @intrinsic
 def merge_lanes(typing_context, planes, place, stride, x, at):
-    """Channels back as the pixels from the element `at` of x."""
+    """Merge channels into the pixels from the element `at` of x."""
     if planes.dtype != x.dtype:
         return None
     signature = types.void(planes, types.intp, types.intp, x, types.intp)
@@ -177,7 +177,7 @@ def _merge_pixels(planes: Any, start: Any, count: Any, x: Any) -> Any:
 
 @jitable
 def split_colours(x: Any, start: Any, count: Any, planes: Any) -> None:
-    """The colours of `count` pixels from `start` of an image of 3 or 4 channels, each in a row of `planes`."""
+    """Split the colours of `count` pixels from `start` of an image of 3 or 4 channels, each into a row of `planes`."""
     if x.shape[2] == 4:
         flat = x.reshape(-1)
         for j in range(count):
@@ -190,7 +190,7 @@ def split_colours(x: Any, start: Any, count: Any, planes: Any) -> None:
 
 @jitable
 def merge_colours(planes: Any, start: Any, count: Any, x: Any) -> None:
-    """The rows of `planes` back as the colours of `count` pixels from `start` of an image of 3 or 4 channels."""
+    """Merge the rows of `planes` into the colours of `count` pixels from `start` of an image of 3 or 4 channels."""
     if x.shape[2] == 4:
         flat = x.reshape(-1)
         for j in range(count):
@@ -202,7 +202,7 @@ def merge_colours(planes: Any, start: Any, count: Any, x: Any) -> None:
 
 
 def look_up(x: Any, tables: Any) -> None:
-    """Every byte of an image replaced by what the table of its channel holds for it."""
+    """Replace every byte of an image by its entry in the lookup table of its channel."""
     for c in range(x.shape[2]):
         x[..., c] = tables[c][x[..., c]]
 
@@ -230,7 +230,7 @@ def _look_up(x, tables):
 
 
 def count_values(x: Any, counts: Any) -> None:
-    """How often each byte occurs in each channel of an image, in counts[0]; the rest of `counts` is for itself."""
+    """Count how often each byte occurs in each channel of an image, in counts[0]; the rest of `counts` is scratch."""
     for c in range(x.shape[2]):
         counts[0, c] = np.bincount(x[..., c].reshape(-1), minlength=256)
 
@@ -238,7 +238,8 @@ def count_values(x: Any, counts: Any) -> None:
 @overload(count_values, jit_options=INLINED)
 def _count_values(x, counts):
     def count_four(x, counts):
-        # In turn in four counts: to add to what was just stored, as in areas of one colour, takes ten times as long.
+        # Four counters in turn: an addition to a number just stored, as in areas of one colour, takes ten times as
+        # long.
         channels, flat = x.shape[2], x.reshape(-1)
         pixels = x.shape[0] * x.shape[1]
         counts[:] = 0
@@ -259,15 +260,15 @@ def _count_values(x, counts):
 
 
 @jitable
-def keeping_table(table: Any) -> None:
-    """The table that leaves every byte as it is."""
+def identity_table(table: Any) -> None:
+    """Write the table that leaves every byte unchanged."""
     for value in range(256):
         table[value] = value
 
 
 @jitable
 def equalizing_table(counts: Any, table: Any) -> None:
-    """The table that spreads values so that all occur equally often, as Pillow makes it from 256 counts."""
+    """Write the table that spreads values so that all occur equally often, as Pillow does from 256 counts."""
     total, last, kinds = np.int64(0), np.int64(0), 0
     for value in range(256):
         count = np.int64(counts[value])
@@ -288,7 +289,7 @@ def equalizing_table(counts: Any, table: Any) -> None:
 
 @jitable
 def stretching_table(low: Any, high: Any, table: Any) -> None:
-    """The table that makes `low` black and `high` white, as Pillow makes it."""
+    """Write the table that makes `low` black and `high` white, as Pillow does."""
     if high <= low:
         for value in range(256):
             table[value] = value
@@ -301,14 +302,14 @@ def stretching_table(low: Any, high: Any, table: Any) -> None:
 
 @jitable
 def find_extremes(x: Any, lows: Any, highs: Any) -> None:
-    """The least and the largest value of each channel; `lows` and `highs` have room for BLOCK pixels."""
+    """Find the least and the largest value of each channel; `lows` and `highs` have room for BLOCK pixels."""
     channels, flat = x.shape[2], x.reshape(-1)
     size, length = flat.shape[0], BLOCK * channels
     for k in range(length):
         value = flat[k if k < size else k % channels]
         lows[k], highs[k] = value, value
-    # Pixel by pixel of a block: the least of floats would be looked for one value after the other. Four blocks at a
-    # time, since what was found so far is loaded and stored for each.
+    # Pixel by pixel of a block, because the least of floats would be searched one value after the other. Four blocks at
+    # a time, since the extremes so far are loaded and stored for each.
     whole = size // length
     blocks = flat[: whole * length].reshape(whole, length)
     fours = whole - whole % 4
@@ -336,11 +337,11 @@ def find_extremes(x: Any, lows: Any, highs: Any) -> None:
 def stretch_bytes(
     x: Any, white: Any, lows: Any, highs: Any, shifts: Any, scales: Any, tables: Any
 ) -> None:
-    """From black to white, as Pillow stretches bytes."""
+    """Stretch bytes from black to white, as Pillow does."""
     changed = False
     for c in range(x.shape[2]):
         if is_alpha(c, x.shape[2]):
-            keeping_table(tables[c])
+            identity_table(tables[c])
             continue
         low, high = np.float64(lows[c]), np.float64(highs[c])
         stretching_table(low, high, tables[c])
@@ -353,7 +354,7 @@ def stretch_bytes(
 def stretch_numbers(
     x: Any, white: Any, lows: Any, highs: Any, shifts: Any, scales: Any, tables: Any
 ) -> None:
-    """From black to white, for numbers of any kind."""
+    """Stretch numbers of any kind from black to white."""
     height, width, channels = x.shape
     lines = x.reshape(height, width * channels)
     for c in range(channels):
@@ -367,7 +368,7 @@ def stretch_numbers(
     for i in range(height):
         for k in range(width * channels):
             value = (precise(lines[i, k], x) - shifts[k]) * scales[k]
-            # What is of one value only stays as it is, wherever that lies.
+            # A channel with a single value stays unchanged.
             most = precise(white, x) if scales[k] != 1 or shifts[k] != 0 else value
             lines[i, k] = saturate(min(value, most), x)
 
@@ -375,7 +376,7 @@ def stretch_numbers(
 def stretch_channels(
     x: Any, white: Any, lows: Any, highs: Any, shifts: Any, scales: Any, tables: Any
 ) -> None:
-    """Every channel so that its least value, in `lows`, becomes black, and its largest, in `highs`, white."""
+    """Stretch every channel so that its least value, in `lows`, becomes black, and its largest, in `highs`, white."""
     stretch = stretch_bytes if x.dtype == np.uint8 else stretch_numbers
     stretch(x, white, lows, highs, shifts, scales, tables)
 
@@ -388,7 +389,7 @@ def _stretch_channels(
 
 
 def raise_bytes(x: Any, exponent: Any, white: Any, tables: Any) -> None:
-    """Bytes to a power, by a table."""
+    """Raise bytes to a power, by a table."""
     for value in range(256):
         power = saturate(white * math.pow(value / white, exponent), x)
         for c in range(x.shape[2]):
@@ -397,7 +398,7 @@ def raise_bytes(x: Any, exponent: Any, white: Any, tables: Any) -> None:
 
 
 def raise_numbers(x: Any, exponent: Any, white: Any, tables: Any) -> None:
-    """Numbers to a power."""
+    """Raise numbers to a power."""
     flat, channels = x.reshape(-1), x.shape[2]
     for k in range(flat.shape[0]):
         # A power costs more than a branch.
@@ -408,7 +409,7 @@ def raise_numbers(x: Any, exponent: Any, white: Any, tables: Any) -> None:
 
 
 def raise_values(x: Any, exponent: Any, white: Any, tables: Any) -> None:
-    """Every value, as a share of white, to a power."""
+    """Raise every value, as a share of white, to a power."""
     (raise_bytes if x.dtype == np.uint8 else raise_numbers)(x, exponent, white, tables)
 
 
@@ -418,7 +419,7 @@ def _raise_values(x: Any, exponent: Any, white: Any, tables: Any) -> Any:
 
 
 def keep_bits_of_bytes(x: Any, bits: Any, white: Any) -> None:
-    """The upper bits."""
+    """Keep the upper bits of bytes."""
     flat, mask = x.reshape(-1), np.uint8((0xFF << (8 - bits)) & 0xFF)
     channels = x.shape[2]
     for k in range(flat.shape[0]):
@@ -427,7 +428,7 @@ def keep_bits_of_bytes(x: Any, bits: Any, white: Any) -> None:
 
 
 def keep_bits_of_integers(x: Any, bits: Any, white: Any) -> None:
-    """The upper bits of those that white has."""
+    """Keep the upper bits of those that white has."""
     flat, step = x.reshape(-1), precise((white + 1) / 2.0**bits, x)
     channels = x.shape[2]
     for k in range(flat.shape[0]):
@@ -437,7 +438,7 @@ def keep_bits_of_integers(x: Any, bits: Any, white: Any) -> None:
 
 
 def keep_bits_of_floats(x: Any, bits: Any, white: Any) -> None:
-    """Levels of equal height, of which the lowest is black."""
+    """Round floats down to levels of equal height, of which the lowest is black."""
     flat, levels = x.reshape(-1), precise(2.0**bits, x)
     none, most = precise(0, x), levels - precise(1, x)
     channels = x.shape[2]
@@ -448,7 +449,7 @@ def keep_bits_of_floats(x: Any, bits: Any, white: Any) -> None:
 
 
 def keep_bits(x: Any, bits: int, white: Any) -> None:
-    """As many levels as fit into some bits, each the lowest value that becomes it."""
+    """Reduce values to as many levels as fit into some bits, each the lowest value that becomes it."""
     if x.dtype == np.uint8:
         keep_bits_of_bytes(x, bits, white)
     else:
@@ -463,7 +464,7 @@ def _keep_bits(x: Any, bits: Any, white: Any) -> Any:
 
 
 def inverted(value: Any, white: Any, like: Any) -> Any:
-    """White without the value, which is one of the array `like`."""
+    """Return white minus the value, which is one of the array `like`."""
     return saturate(precise(white, like) - precise(value, like), like)
 
 
@@ -475,7 +476,7 @@ def _inverted(value, white, like):
 
 
 def threshold(limit: Any, like: Any) -> Any:
-    """The least value of the dtype of the array `like` that is no less than `limit`."""
+    """Return the least value of the dtype of the array `like` that is at least `limit`."""
     return saturate(limit if like.dtype.kind == "f" else np.ceil(precise(limit, like)), like)
 
 

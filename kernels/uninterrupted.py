@@ -1,4 +1,4 @@
-"""Calls that Ctrl-C does not reach: imports and compilations, which must not be left half-way."""
+"""Calls that Ctrl-C does not interrupt: imports and compilations, which must not be left half done."""
 
 import atexit
 import gc
@@ -13,12 +13,13 @@ _COUNTING = threading.Lock()
 _inside: list[bool] = []
 
 
-# The ends of calls that go on. Not their threads: on Python 3.11 one whose `join` was interrupted seems to have ended.
+# The end events of running calls. Not their threads: on Python 3.11 a thread whose `join` was interrupted seems to have
+# ended.
 _running: set[threading.Event] = set()
 
 
 def _join_running() -> None:
-    """Wait for calls that go on, at the end of the interpreter: in the middle of one of JAX's it would abort.
+    """Wait for running calls at the end of the interpreter: it would abort in the middle of a call of JAX.
 
     Python waits for them, too, but only until the next Ctrl-C.
     """
@@ -32,7 +33,7 @@ atexit.register(_join_running)
 
 
 def _forget_threads() -> None:
-    """In a forked child nobody else is inside."""
+    """Reset the count in a forked child: no other thread is inside."""
     _running.clear()
     if any(_inside):
         gc.enable()
@@ -44,9 +45,9 @@ os.register_at_fork(after_in_child=_forget_threads)
 
 
 class OwnGarbage:
-    """Context whose garbage is collected in this thread, and not whenever and wherever a collection comes.
+    """Context whose garbage is collected in this thread, instead of by a collection at any time in any thread.
 
-    The finalizers of llvmlite take a lock, too: Ctrl-C in one of them, in the main thread, would leave that locked.
+    The finalizers of llvmlite use a lock, too: Ctrl-C in one of them, in the main thread, would leave it locked.
     """
 
     def __enter__(self) -> None:
@@ -55,7 +56,7 @@ class OwnGarbage:
             gc.disable()
 
     def __exit__(self, *exception: object) -> None:
-        # All that came into being meanwhile is in the youngest generation.
+        # All objects that were created meanwhile are in the youngest generation.
         gc.collect(0)
         with _COUNTING:
             if _inside.pop() and not _inside:
@@ -63,12 +64,12 @@ class OwnGarbage:
 
 
 def uninterrupted(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Call a function in a thread of its own and wait for it there, since signal handlers run in the main thread only.
+    """Call a function in a thread of its own and wait for it, since signal handlers run in the main thread only.
 
-    KeyboardInterrupt is raised at once while the function goes on. A module whose import is interrupted is imported
-    again by the next one who needs it: what it had registered with Numba or JAX is then registered twice, and fails.
-    An interrupt in one of the callbacks of LLVM is lost, or frees its memory twice; one while Numba enters its lock of
-    compilers leaves it locked, and everybody waits for ever.
+    KeyboardInterrupt is raised at once while the function continues. A module whose import is interrupted is imported
+    again at its next import: its registrations with Numba or JAX are then repeated, and fail. An interrupt in one of
+    the callbacks of LLVM is lost, or frees its memory twice. One while Numba enters its lock of compilers leaves it
+    locked, and every thread waits forever.
     """
     if threading.current_thread() is not threading.main_thread():
         with OwnGarbage():
@@ -107,7 +108,7 @@ _IMPORTING = threading.RLock()
 
 
 def import_uninterrupted(load: Callable[[], Any]) -> Any:
-    """Call a function that imports."""
+    """Call a function that imports, without interruption."""
 
     def run() -> Any:
         with _IMPORTING:

@@ -1,7 +1,7 @@
-"""Several values at once, where the compiler does not find it by itself.
+"""Vector instructions for loops that the compiler does not vectorise.
 
-Numba runs without LLVM's straight-line vectoriser, so the channels of one pixel stay scalar in a loop over pixels:
-730 us for a 224 px image, against 250 us with these instructions [2 cores, both busy].
+Numba runs without LLVM's straight-line vectoriser, so the channels of one pixel stay scalar in a loop over pixels: 730
+us for a 224 px image, against 250 us with these instructions [2 cores, both busy].
 """
 
 from typing import Any
@@ -13,15 +13,15 @@ from numba.extending import intrinsic, overload
 
 LANES = ir.VectorType(ir.FloatType(), 4)
 PAIRS = ir.VectorType(ir.FloatType(), 8)
-# Two pixels are mixed at once of at most so many pixels each.
+# Two output pixels are mixed at once if each has at most this many input pixels.
 PAIRED_TAPS = 4
-# So many pixels are mirrored at once.
+# Pixels that are mirrored at once.
 MIRRORED = 16
 
 if config.DISABLE_JIT:
 
     def mix_pair(taps: int) -> Any:
-        """Two pixels of four channels, each of some pixels of a line by their shares."""
+        """Return the function that mixes two pixels of four channels, each from `taps` pixels of a line."""
 
         def mix_pixels(
             line: Any, places: Any, shares: Any, pair: int, scale: Any, bias: Any, whole: bool, out: Any, channels: int
@@ -40,13 +40,13 @@ if config.DISABLE_JIT:
         return mix_pixels
 
     def scale_pixel(source: Any, at: int, scale: Any, bias: Any, out: Any, place: int) -> None:
-        """Four channels of a pixel times scale plus bias."""
+        """Write four channels of a pixel times scale plus bias."""
         out[place : place + 4] = source[at : at + 4].astype(np.float32) * scale[:4] + bias[:4]
 
     def filter_pixel(
         line: Any, places: Any, shares: Any, first: int, count: int, channels: int, at: int, out: Any, place: int
     ) -> None:  # fmt: skip
-        """Four channels of some pixels of a line by their shares, from channel `at`."""
+        """Mix four channels of some pixels of a line by their shares, from channel `at`."""
         value = np.zeros(4, line.dtype)
         for k in range(first, first + count):
             begin = places[k] * channels + at
@@ -54,7 +54,7 @@ if config.DISABLE_JIT:
         out[place : place + 4] = value
 
     def dot_of_eights(x: Any, at: int, weights: Any, first: int, eights: int) -> Any:
-        """The sum of 8 * eights products of float32."""
+        """Return the sum of 8 * eights products of float32."""
         totals = np.zeros(8, np.float32)
         for k in range(0, 8 * eights, 8):
             totals += x[at + k : at + k + 8] * weights[first + k : first + k + 8]
@@ -65,7 +65,7 @@ if config.DISABLE_JIT:
     def mix_bytes(
         line: Any, at: int, shares: Any, first: int, count: int, channels: int, out: Any, place: int
     ) -> None:
-        """Four channels of pixels next to each other by their shares, as rounded bytes."""
+        """Mix four channels of contiguous pixels by their shares, as rounded bytes."""
         value = np.zeros(4, np.float32)
         for k in range(count):
             begin = at + k * channels
@@ -73,15 +73,15 @@ if config.DISABLE_JIT:
         out[place : place + 4] = value + np.float32(0.5)
 
     def mirror_ones(source: Any, at: int, out: Any, place: int) -> None:
-        """MIRRORED pixels of one channel in the opposite order."""
+        """Write MIRRORED pixels of one channel in reverse order."""
         _mirror(source, at, out, place, 1)
 
     def mirror_threes(source: Any, at: int, out: Any, place: int) -> None:
-        """MIRRORED pixels of three channels in the opposite order."""
+        """Write MIRRORED pixels of three channels in reverse order."""
         _mirror(source, at, out, place, 3)
 
     def mirror_fours(source: Any, at: int, out: Any, place: int) -> None:
-        """MIRRORED pixels of four channels in the opposite order."""
+        """Write MIRRORED pixels of four channels in reverse order."""
         _mirror(source, at, out, place, 4)
 
     def _mirror(source: Any, at: int, out: Any, place: int, channels: int) -> None:
@@ -92,11 +92,11 @@ if config.DISABLE_JIT:
 else:
 
     def in_order(order: list[int]) -> Any:
-        """Some values in another order."""
+        """Return the function that writes some values in another order."""
 
         @intrinsic
         def move_values(typing_context, source, at, out, place):
-            """From the value `at` of the source to that at `place`."""
+            """Move values from the place `at` of the source to `place`."""
             if source.dtype != out.dtype:
                 return None
             signature = types.void(source, types.intp, out, types.intp)
@@ -121,12 +121,12 @@ else:
         return move_values
 
     def mirror(channels: int) -> Any:
-        """MIRRORED pixels in the opposite order."""
+        """Return the function that writes MIRRORED pixels in reverse order."""
         backwards = range(MIRRORED - 1, -1, -1)
         return in_order([k * channels + c for k in backwards for c in range(channels)])
 
     def reorder(*channels: int) -> Any:
-        """MIRRORED pixels with their channels in another order."""
+        """Return the function that writes MIRRORED pixels with their channels in another order."""
         return in_order([3 * k + c for k in range(MIRRORED) for c in channels])
 
     mirror_ones, mirror_threes, mirror_fours = mirror(1), mirror(3), mirror(4)
@@ -134,13 +134,13 @@ else:
     reorder_201, reorder_210 = reorder(2, 0, 1), reorder(2, 1, 0)
 
     def mix_pair(taps: int) -> Any:
-        """Two pixels of four channels, each of some pixels of a line by their shares."""
+        """Return the function that mixes two pixels of four channels, each from `taps` pixels of a line."""
 
         @intrinsic
         def mix_pixels(
             typing_context, line, places, shares, pair, scale, bias, whole, out, channels
         ):
-            """The places of a tap are next to each other, and so are its shares, once for every lane.
+            """Mix two pixels; the places of a tap are contiguous, and so are its shares, once for every lane.
 
             Bytes are stored rounded, and neither scaled nor clipped. Without `scale` floats are stored as they are.
             """
@@ -192,7 +192,7 @@ else:
                 half = ir.Constant(PAIRS, [0.5] * 8)
                 lanes, align = LANES, 4
                 if bytewise:
-                    # Nothing is below 0, so what is behind the point is cut off.
+                    # No value is below 0, so truncation rounds down.
                     whole_numbers = builder.fptosi(
                         builder.fadd(total, half), ir.VectorType(ir.IntType(32), 8)
                     )
@@ -223,7 +223,7 @@ else:
 
     @intrinsic
     def filter_pixel(typing_context, line, places, shares, first, count, channels, at, out, place):
-        """Four channels of some pixels of a line by their shares, from channel `at`."""
+        """Mix four channels of some pixels of a line by their shares, from channel `at`."""
         floating = line.dtype in (types.float32, types.float64)
         if not (floating and line.dtype == shares.dtype == out.dtype):
             return None
@@ -259,7 +259,7 @@ else:
 
     @intrinsic
     def dot_of_eights(typing_context, x, at, weights, first, eights):
-        """The sum of 8 * eights products of float32, in an order that is the same on all machines."""
+        """Return the sum of 8 * eights products of float32, in an order that is the same on all machines."""
         if not x.dtype == weights.dtype == types.float32:
             return None
         whole = types.intp
@@ -296,7 +296,7 @@ else:
 
     @intrinsic
     def mix_bytes(typing_context, line, at, shares, first, count, channels, out, place):
-        """Four channels of pixels next to each other by their shares, as rounded bytes."""
+        """Mix four channels of contiguous pixels by their shares, as rounded bytes."""
         if not (line.dtype == shares.dtype == types.float32 and out.dtype == types.uint8):
             return None
         whole = types.intp
@@ -329,7 +329,7 @@ else:
 
     @intrinsic
     def scale_pixel(typing_context, source, at, scale, bias, out, place):
-        """Four channels of a pixel times scale plus bias."""
+        """Write four channels of a pixel times scale plus bias."""
         if not (out.dtype == scale.dtype == bias.dtype == types.float32):
             return None
         signature = types.void(source, types.intp, scale, bias, out, types.intp)
@@ -367,7 +367,7 @@ mix_pair_of_2, mix_pair_of_3, mix_pair_of_4 = mix_pair(2), mix_pair(3), mix_pair
 
 
 def reorder_threes(x: Any, first: int, second: int) -> int:
-    """Pixels of three channels so that channels `first` and `second` come first; gives how many pixels were done."""
+    """Reorder pixels of three channels so that channels `first` and `second` come first; return how many were done."""
     return 0
 
 
@@ -392,13 +392,13 @@ def _reorder_threes(x, first, second):
 
 
 def lane_address(context: Any, builder: Any, kind: Any, array: Any, index: Any, lanes: Any) -> Any:
-    """Where the elements of a flat array lie from `index`, as lanes."""
+    """Return the address of the elements of a flat array from `index`, as lanes."""
     data = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), lanes.as_pointer())
 
 
 def spread(builder: Any, value: Any, lanes: Any = LANES) -> Any:
-    """A scalar in every lane."""
+    """Return a scalar in every lane."""
     undefined = ir.Constant(lanes, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
     return builder.shuffle_vector(

@@ -1,4 +1,4 @@
-"""Phase vocoder: a signal slower or faster at the same pitch."""
+"""Phase vocoder: time stretching of a signal at the same pitch."""
 
 import math
 from typing import Any
@@ -8,7 +8,8 @@ import numpy as np
 from .compilation import jitable, kernel
 from .stft import FRAMES, LANES, load_frames, split_spectra, store_frames
 
-# Two frames go through one transform: what one leaves in the other, of the largest value times the length.
+# Two frames go through one transform: the rounding error that one leaves in the other, relative to the largest value
+# times the length.
 ROUNDING = 5e-7
 
 
@@ -16,7 +17,7 @@ ROUNDING = 5e-7
 def analyse(
     x: Any, hop: Any, window: Any, factors: Any, twiddles: Any, memory: Any, bins: Any, spectra: Any
 ) -> None:
-    """Spectra of all frames around every `hop`-th moment: spectra[frame] is real parts and imaginary parts."""
+    """Compute the spectra of all frames around every `hop`-th moment: spectra[frame] is (real, imaginary) parts."""
     size, frames = window.shape[0], spectra.shape[0]
     for first in range(0, frames, FRAMES):
         count = min(frames - first, FRAMES)
@@ -32,10 +33,10 @@ def analyse(
 
 @jitable
 def _turn(before: Any, after: Any, least: Any, phases: Any) -> None:
-    """Phases move on by what lies between those of two spectra.
+    """Advance phases by the differences between those of two spectra.
 
-    As unit vectors: exp(i (b - a)) is b times the conjugate of a, each divided by its size, without an angle. What is
-    below `least` is rounding, and has the phase 0 as silence has.
+    Phases are unit vectors: exp(i (b - a)) is b times the conjugate of a, each divided by its size, without an angle. A
+    value below `least` is a rounding error, and has the phase 0 as silence has.
     """
     one, zero = np.float32(1), np.float32(0)
     for k in range(phases.shape[1]):
@@ -55,7 +56,7 @@ def _turn(before: Any, after: Any, least: Any, phases: Any) -> None:
 def _place_spectrum(
     before: Any, after: Any, share: Any, phases: Any, lane: int, size: int, memory: Any
 ) -> None:
-    """A spectrum of the size between two, with these phases, as one of the two real frames of a lane."""
+    """Interpolate two spectra, and write the result with these phases as one of the two real frames of a lane."""
     rest = np.float32(1) - share
     real, imag, place = memory[0], memory[1], lane % LANES
     for k in range(size // 2 + 1):
@@ -67,7 +68,7 @@ def _place_spectrum(
             real[near], imag[near] = u, v
             real[far], imag[far] = u, -v
         else:
-            # Plus i times the spectrum. Where both places are one, the imaginary part is 0.
+            # Plus i times the spectrum. If both places are one, the imaginary part is 0.
             real[near] -= v
             imag[near] += u
             if far != near:
@@ -90,9 +91,10 @@ def stretch(
     squares: Any,
     out: Any,
 ) -> None:
-    """One channel `rate` times as fast at the same pitch, as many moments of it as `out` has; zeros after its end.
+    """Stretch one channel to `rate` times its speed at the same pitch, up to the length of `out`; zeros after its end.
 
-    As librosa.effects.time_stretch: frames around every `hop`-th moment, and after the last of them silence.
+    The algorithm is that of librosa.effects.time_stretch: frames around every `hop`-th moment, and silence after the
+    last.
     """
     size = window.shape[0]
     count = x.shape[0] // hop + 1

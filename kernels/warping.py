@@ -1,7 +1,7 @@
-"""An image seen through a map: every output pixel is looked up where the map says it comes from.
+"""Warping: every output pixel is looked up where a map says it comes from.
 
-A line of the output at a time: first where its pixels come from, in vector instructions, then the pixels. A map that
-only exchanges axes, mirrors, or shifts by whole pixels is a copy.
+The output is written line by line: first the coordinates of its pixels, in vector instructions, then the pixels. A map
+that only exchanges axes, mirrors, or shifts by whole pixels is a copy.
 """
 
 from typing import Any
@@ -17,23 +17,23 @@ from .pixels import precise, saturate, whole
 from .vectors import MIRRORED, lane_address, mirror_fours, mirror_ones, mirror_threes
 from .windows import FILL, REFLECT, border
 
-# Places in an image that are none: next to its edge, where the fill colour is mixed in, and further outside.
+# Special places outside of an image: next to its edge, where the fill colour is mixed in, and further outside.
 PARTLY, OUTSIDE = -1, -2
-# Beyond it places do not fit into 32 bits, and offsets of a whole number of pixels are taken for any others.
+# Beyond it places do not fit into 32 bits, and offsets of a whole number of pixels are treated as any others.
 LARGEST = 2.0**31
-# So many rows are read column by column at a time: their cache lines stay in the nearest cache, also where a row is a
+# This many rows are read column by column at a time: their cache lines stay in the nearest cache, even if a row is a
 # power of two long and they share few of its sets. [1024x1024x3 bytes: 0.55 ns per pixel, 1.25 with 64 rows]
 BLOCK = 32
 CACHE_LINE = 64
 
 
 def share_dtype(dtype: Any) -> str:
-    """The dtype in which pixels of `dtype` are mixed."""
+    """Return the dtype in which pixels of `dtype` are mixed."""
     return str(precise(0, np.empty(0, dtype)).dtype)
 
 
 def fill_pixel(fill: float | tuple[float, ...], channels: int, dtype: Any) -> tuple[Any, ...]:
-    """A pixel of the fill colour, a number or one for each channel.
+    """Return a pixel of the fill colour, given as a number or one for each channel.
 
     Half precision is moved as bits, and never calculated with.
     """
@@ -43,14 +43,14 @@ def fill_pixel(fill: float | tuple[float, ...], channels: int, dtype: Any) -> tu
 
 @jitable
 def store_matrix(matrix: Any, address: Any) -> None:
-    """A matrix, row by row, at an address."""
+    """Store a matrix, row by row, at an address."""
     for k in range(9):
         store_float(address + 8 * k, matrix[k])
 
 
 @kernel
 def warp_nearest(x: Any, matrix: Any, mode: Any, fill: Any, lines: Any, places: Any, out: Any) -> None:  # fmt: skip
-    """The nearest pixel of x; `lines` (2) and `places` have room for a row of the output, `fill` is a tuple."""
+    """Write the nearest pixel of x; `lines` (2) and `places` have room for a row of the output, `fill` is a tuple."""
     if is_whole(matrix):
         copy_turned(x, matrix, mode, fill, out)
         return
@@ -65,7 +65,7 @@ def warp_nearest(x: Any, matrix: Any, mode: Any, fill: Any, lines: Any, places: 
 def warp_bilinear(
     x: Any, matrix: Any, mode: Any, fill: Any, lines: Any, places: Any, shares: Any, out: Any
 ) -> None:
-    """The four nearest pixels of x, mixed; `shares` (4) have room for a row of the output, the others as above."""
+    """Mix the four nearest pixels of x; `shares` (4) have room for a row of the output, the others as above."""
     if is_whole(matrix):
         copy_turned(x, matrix, mode, fill, out)
         return
@@ -78,12 +78,12 @@ def warp_bilinear(
 
 @jitable
 def trace_line(matrix: Any, i: Any, rows: Any, columns: Any) -> None:
-    """Where the pixels of output row i come from."""
+    """Compute the source coordinates of the pixels of output row i."""
     a, b, c, d, e, f, g, h, w = matrix
     across, down, depth = b * i + c, e * i + f, h * i + w
     if g == 0.0 and depth == 1.0:
         for j in range(rows.shape[0]):
-            # Of 32 bits there is a vector instruction to make floats.
+            # From 32-bit integers there is a vector instruction to make floats.
             place = np.float64(np.int32(j))
             rows[j] = d * place + down
             columns[j] = a * place + across
@@ -97,7 +97,7 @@ def trace_line(matrix: Any, i: Any, rows: Any, columns: Any) -> None:
 
 @jitable
 def fold_line(line: Any, size: Any, mode: Any) -> None:
-    """Bring coordinates inside, mirrored at the centres of the outermost pixels or clamped to them."""
+    """Move coordinates inside, mirrored at the centres of the outermost pixels or clamped to them."""
     last = np.float64(size - 1)
     if mode == REFLECT and size > 1:
         period = 2.0 * last
@@ -106,7 +106,7 @@ def fold_line(line: Any, size: Any, mode: Any) -> None:
             place -= period * np.floor(place / period)
             line[j] = period - place if place > last else place
     for j in range(line.shape[0]):
-        # NaN is not above 0, and becomes that.
+        # NaN is not above 0, and becomes 0.
         place = line[j] if line[j] > 0.0 else 0.0
         line[j] = place if place < last else last
 
@@ -115,7 +115,7 @@ def fold_line(line: Any, size: Any, mode: Any) -> None:
 def copy_line(
     source: Any, shape: Any, rows: Any, columns: Any, mode: Any, fill: Any, places: Any, i: Any, target: Any
 ) -> None:  # fmt: skip
-    """Line i of the target: the pixels nearest to the coordinates, which are changed."""
+    """Write line i of the target: the pixels nearest to the coordinates, which are overwritten."""
     height, width, channels = shape
     for j in range(rows.shape[0]):
         rows[j] = np.floor(rows[j] + 0.5)
@@ -137,7 +137,7 @@ def mix_line(
     source: Any, shape: Any, rows: Any, columns: Any, mode: Any, fill: Any, places: Any, shares: Any, i: Any,
     target: Any,
 ) -> None:  # fmt: skip
-    """Line i of the target: the pixels around the coordinates, which are changed, mixed."""
+    """Write line i of the target: the pixels around the coordinates, mixed; the coordinates are overwritten."""
     height, width, channels = shape
     if mode != FILL:
         fold_line(rows, height, mode)
@@ -148,7 +148,7 @@ def mix_line(
     ups, downs, lefts_of, rights = shares[0], shares[1], shares[2], shares[3]
     for j in range(places.shape[0]):
         row, column = rows[j], columns[j]
-        # Of the last pixel the whole share is that of the second neighbour.
+        # For the last pixel the whole share is that of the second neighbour.
         top, left = min(np.floor(row), tops), min(np.floor(column), lefts)
         down, right = precise(row - top, source), precise(column - left, source)
         ups[j] = precise(1, source) - down
@@ -177,7 +177,7 @@ def mix_line(
 
 @jitable
 def pixel(source: Any, shape: Any, row: Any, column: Any, channel: Any, fill: Any) -> Any:
-    """A value of the image, or of the fill colour outside of it."""
+    """Return a value of the image, or of the fill colour outside of it."""
     height, width, channels = shape
     if 0 <= row < height and 0 <= column < width:
         return source[(row * width + column) * channels + channel]
@@ -186,7 +186,7 @@ def pixel(source: Any, shape: Any, row: Any, column: Any, channel: Any, fill: An
 
 @jitable
 def mix(one: Any, two: Any, three: Any, four: Any, down: Any, across: Any, like: Any) -> Any:
-    """A value between four, of which the last two are below the first two."""
+    """Interpolate between four values, of which the last two are below the first two."""
     rest = precise(1, like) - down
     left = precise(one, like) * rest + precise(three, like) * down
     right = precise(two, like) * rest + precise(four, like) * down
@@ -196,7 +196,7 @@ def mix(one: Any, two: Any, three: Any, four: Any, down: Any, across: Any, like:
 
 @jitable
 def is_whole(matrix: Any) -> Any:
-    """Whether a map takes every pixel to a pixel: axes exchanged or mirrored, shifts by whole numbers."""
+    """Tell whether a map sends every pixel to a pixel: axes exchanged or mirrored, shifts by whole numbers."""
     a, b, c, d, e, f, g, h, w = matrix
     straight = abs(a) == 1.0 and b == 0.0 and d == 0.0 and abs(e) == 1.0
     turned = a == 0.0 and abs(b) == 1.0 and abs(d) == 1.0 and e == 0.0
@@ -206,7 +206,7 @@ def is_whole(matrix: Any) -> Any:
 
 @jitable
 def stretch(step: Any, start: Any, size: Any, count: Any) -> Any:
-    """The numbers (first, stop) below `count` that `start + step * number`, step 1 or -1, takes inside of `size`."""
+    """Return the range of numbers below `count` for which start + step * number, step 1 or -1, is within `size`."""
     first, stop = (-start, size - start) if step > 0 else (start - size + 1, start + 1)
     first = min(max(first, 0), count)
     return first, min(max(stop, first), count)
@@ -214,7 +214,7 @@ def stretch(step: Any, start: Any, size: Any, count: Any) -> Any:
 
 @jitable
 def copy_turned(x: Any, matrix: Any, mode: Any, fill: Any, out: Any) -> None:
-    """The pixels where a map that `is_whole` says."""
+    """Copy the pixels of a map that `is_whole`."""
     a, b, c, d, e, f = (
         *(int(matrix[0]), int(matrix[1]), int(matrix[2])),
         *(int(matrix[3]), int(matrix[4]), int(matrix[5])),
@@ -240,7 +240,7 @@ def copy_turned(x: Any, matrix: Any, mode: Any, fill: Any, out: Any) -> None:
             begin, to = (e * i + f) * width + c, i * out.shape[1]
             mirror_line(source, begin, target, to, left, right, channels)
     else:
-        # One of d and a is 0, one of e and b, so in every row of the output the source is walked through in steps.
+        # One of d and a is 0, and one of e and b. So in every row of the output the source is read in steps.
         walk = (
             *(f * width + c, e * width + b, d * width + a),
             *(upper, lower, left, right, out.shape[1]),
@@ -262,7 +262,7 @@ def copy_turned(x: Any, matrix: Any, mode: Any, fill: Any, out: Any) -> None:
 def mirror_line(
     source: Any, begin: Any, target: Any, to: Any, left: Any, right: Any, channels: Any
 ) -> None:
-    """Pixels begin - left, begin - left - 1, ... of the source at to + left, ..., to + right - 1 of the target."""
+    """Copy pixels begin - left, begin - left - 1, ... of the source to to + left, ..., to + right - 1 of the target."""
     blocks = (right - left) // MIRRORED
     # From the right, because the source is read forwards then.
     for j in range(left + blocks * MIRRORED, right):
@@ -281,11 +281,11 @@ def mirror_line(
 
 @jitable
 def copy_places(source: Any, places: Any, fill: Any, target: Any, begin: Any) -> None:
-    """The pixels at these places, or the fill colour."""
+    """Copy the pixels at these places, or the fill colour."""
     # Known to the compiler, as the length of a tuple.
     channels = len(fill)
-    # A pixel of three is moved as four: behind the last of the source lies nothing, and what is written behind one of
-    # the target is written again with the next one, where there is one.
+    # A pixel of three values is moved as four. After the last pixel of the source is no memory to read. The value
+    # written after a pixel of the target is overwritten by the next one, where there is one.
     safe, last = source.shape[0] - lanes_of(fill), target.shape[0] - lanes_of(fill)
     for j in range(places.shape[0]):
         place, to = places[j], begin + j * channels
@@ -302,7 +302,10 @@ def copy_places(source: Any, places: Any, fill: Any, target: Any, begin: Any) ->
 def mix_places(
     source: Any, shape: Any, places: Any, shares: Any, fill: Any, target: Any, begin: Any
 ) -> Any:
-    """The pixels mixed at these places, or the fill colour; those left to do are listed in `places`, and counted."""
+    """Mix the pixels at these places, or write the fill colour.
+
+    The remaining ones are listed in `places`; return their number.
+    """
     channels = len(fill)
     below = shape[1] * channels
     # Two pixels of three are read as eight values, and one is written as four.
@@ -319,7 +322,7 @@ def mix_places(
         elif place == OUTSIDE:
             put_pixel(fill, target, to)
         else:
-            # Of these places the first ones have been read.
+            # The first of these places have been read already.
             places[left] = j
             left += 1
     return left
@@ -329,8 +332,8 @@ def mix_places(
 def read_ahead(source: Any, target: Any) -> None:
     """Bring source and target into the cache in the order of their memory, before columns are read.
 
-    The processor fetches ahead along lines, not along columns: a quarter turn of 224x224x3 bytes takes 26 us with this
-    and 85 us without. What is written here is overwritten with the pixels.
+    The processor prefetches along lines, not along columns: a quarter turn of 224x224x3 bytes takes 26 us with this and
+    85 us without. The values written here are overwritten with the pixels.
     """
     for k in range(0, min(source.shape[0], target.shape[0]), max(1, CACHE_LINE // source.itemsize)):
         target[k] = source[k]
@@ -338,13 +341,14 @@ def read_ahead(source: Any, target: Any) -> None:
 
 @jitable
 def copy_blocks(source: Any, walk: Any, fill: Any, target: Any) -> None:
-    """A rectangle of the target from a walk through the source, in pixels: start, step per row and per column."""
+    """Copy a rectangle of the target from a walk through the source, in pixels: start, step per row and per column."""
     channels = len(fill)
     start, down, across, upper, lower, left, right, width = walk
     safe = source.shape[0] - lanes_of(fill)
     for first in range(left, right, BLOCK):
         stop = min(first + BLOCK, right)
-        # A pixel of three is moved as four, but behind the last one of a line may lie one that is there already.
+        # A pixel of three values is moved as four, but the value after the last one of a line may be part of a finished
+        # pixel.
         swift = min(stop, right - 1) if channels == 3 else stop
         for i in range(upper, lower):
             place, step = (start + i * down + first * across) * channels, across * channels
@@ -360,22 +364,22 @@ def copy_blocks(source: Any, walk: Any, fill: Any, target: Any) -> None:
 
 @jitable
 def lanes_of(fill: Any) -> Any:
-    """How many values are moved at once for a pixel: there are no vectors of three."""
+    """Return the number of values that are moved at once for a pixel: there are no vectors of three."""
     return 4 if len(fill) == 3 else len(fill)
 
 
 def has_lanes(x: Any, fill: Any) -> bool:
-    """Whether there are vector instructions to mix such pixels: in plain Python there are none."""
+    """Tell whether there are vector instructions to mix such pixels; in plain Python there are none."""
     return False
 
 
 def put_pixel(fill: Any, target: Any, to: int) -> None:
-    """The fill colour."""
+    """Write the fill colour."""
     target[to : to + len(fill)] = fill
 
 
 def move_pixel(source: Any, at: int, fill: Any, target: Any, to: int) -> None:
-    """A pixel to another place, one of three channels with the value behind it."""
+    """Copy a pixel to another place; with three channels the value after it is copied, too."""
     size = lanes_of(fill)
     target[to : to + size] = source[at : at + size]
 
@@ -383,12 +387,12 @@ def move_pixel(source: Any, at: int, fill: Any, target: Any, to: int) -> None:
 if config.DISABLE_JIT:
 
     def mix_lanes(*arguments: Any) -> None:
-        """Never called: see `has_lanes`."""
+        """Do nothing: this is never called, see `has_lanes`."""
 
 else:
 
     def mixes(dtype: Any, channels: int) -> bool:
-        """Whether `mix_lanes` takes such pixels."""
+        """Tell whether `mix_lanes` accepts such pixels."""
         return dtype in (types.uint8, types.float32) and channels <= 4
 
     @overload(has_lanes)
@@ -398,7 +402,7 @@ else:
 
     @intrinsic
     def put_lanes(typing_context, fill, target, to):
-        """The fill colour."""
+        """Write the fill colour."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             fill, target, to = arguments
@@ -420,7 +424,7 @@ else:
 
     @intrinsic
     def move_lanes(typing_context, source, at, fill, target, to):
-        """A pixel to another place, one of three channels with the value behind it."""
+        """Copy a pixel to another place; with three channels the value after it is copied, too."""
         count = lanes_of(fill)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -442,7 +446,7 @@ else:
 
     @intrinsic
     def mix_lanes(typing_context, source, at, below, up, down, left, right, fill, target, to):
-        """Two pixels side by side and the two that lie `below` values further, mixed into one, a float per value."""
+        """Mix two neighbouring pixels and the two that are `below` values further into one, with a float per value."""
         channels, one = len(fill), lanes_of(fill)
         both = 2 * one
 

@@ -13,7 +13,7 @@ from .windows import REFLECT, border
 
 @jitable
 def add_disc(row: Any, column: Any, radius: Any, edges: Any) -> None:
-    """One more disc in `edges`, (height, width + 1): 1 where its runs begin, and -1 after them."""
+    """Add a disc to `edges`, (height, width + 1): 1 where its runs begin, and -1 after them."""
     height, width = edges.shape[0], edges.shape[1] - 1
     for i in range(max(row - radius, 0), min(row + radius + 1, height)):
         half = int(math.sqrt(radius * radius - (i - row) * (i - row)))
@@ -24,10 +24,10 @@ def add_disc(row: Any, column: Any, radius: Any, edges: Any) -> None:
 
 
 @kernel
-def veil(x: Any, edges: Any, alpha: Any, white: Any, clear: Any, line: Any) -> None:
-    """Pixels towards white by `alpha`, once for each disc that covers them.
+def draw_fog(x: Any, edges: Any, alpha: Any, white: Any, clear: Any, line: Any) -> None:
+    """Blend pixels with white by `alpha`, once for each disc that covers them.
 
-    `clear` has room for powers of 1 - alpha, beyond whose last one nothing is seen, and `line` for a row.
+    `clear` has room for powers of 1 - alpha, after the last of which nothing is visible, and `line` for a row.
     """
     height, width, channels = x.shape
     lines = x.reshape(height, width * channels)
@@ -51,7 +51,7 @@ def veil(x: Any, edges: Any, alpha: Any, white: Any, clear: Any, line: Any) -> N
 
 @jitable
 def add_streak(row: Any, column: Any, length: Any, slant: Any, layer: Any) -> None:
-    """A line of ones, `length` rows down and `slant` columns across, of which each pixel touches the next by a side."""
+    """Draw a line of ones, `length` rows down and `slant` columns across; each pixel touches the next by a side."""
     height, width = layer.shape
     before = column
     for step in range(length + 1):
@@ -64,10 +64,10 @@ def add_streak(row: Any, column: Any, length: Any, slant: Any, layer: Any) -> No
 
 
 @kernel
-def streak(
+def draw_rain(
     x: Any, layer: Any, size: Any, light: Any, brightness: Any, white: Any, sums: Any, totals: Any, line: Any
 ) -> None:  # fmt: skip
-    """(value + light * mean of `size` x `size` of the layer) * brightness; the layer is mirrored outside.
+    """Replace x by (value + light * mean of `size` x `size` of the layer) * brightness; the layer is mirrored outside.
 
     `sums` has room for a row of the layer, `totals` for one with `size` more, and `line` for a row of the image.
     """
@@ -111,10 +111,11 @@ def streak(
 
 
 @kernel
-def shade(x: Any, corners: Any, factor: Any, white: Any, crossings: Any) -> None:
-    """Pixels inside of a polygon times a factor: those that a line to the left leaves through an odd number of sides.
+def draw_shadow(x: Any, corners: Any, factor: Any, white: Any, crossings: Any) -> None:
+    """Multiply pixels inside a polygon by a factor.
 
-    `corners` are (x, y) from the corner of the image, `crossings` has room for as many numbers.
+    A pixel is inside if a line from it to the left crosses an odd number of sides. `corners` are (x, y) from the corner
+    of the image, `crossings` has room for as many numbers.
     """
     height, width, channels = x.shape
     lines = x.reshape(height, width * channels)

@@ -2,10 +2,10 @@
 
 An op says which window of its input becomes its output: (top, height, flipped, left, width, flipped). Per axis this
 gives a table from output coordinate to input coordinate, and the table of a chain of ops is the composition of theirs.
-So a chain of any length reads each source pixel once and writes each output pixel once, whatever it does in between,
-and the values are those of doing one op after the other.
+So a chain of any length reads each source pixel once and writes each output pixel once, and the values are those of
+doing one op after the other.
 
-Coordinates below 0 stand for the fill colour. A window that is scaled by mixing pixels has filters: see `resizing.py`.
+Coordinates below 0 mean the fill colour. A window that is scaled by mixing pixels has filters: see `resizing.py`.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ FILL, REFLECT, EDGE = 0, 1, 2
 
 @jitable
 def store_window(window: Any, address: Any) -> None:
-    """A window at an address."""
+    """Store a window at an address."""
     top, tall, upside, left, wide, mirrored = window
     store_word(address, top)
     store_word(address + 8, tall)
@@ -33,7 +33,7 @@ def store_window(window: Any, address: Any) -> None:
 
 @kernel
 def border(coordinate: Any, size: Any, mode: Any) -> Any:
-    """A coordinate that may lie outside, brought inside by mirroring or clamping, or -1 for the fill colour."""
+    """Return a coordinate that may be outside, moved inside by mirroring or clamping, or -1 for the fill colour."""
     if 0 <= coordinate < size:
         return coordinate
     if mode == EDGE:
@@ -41,7 +41,7 @@ def border(coordinate: Any, size: Any, mode: Any) -> Any:
     if mode == REFLECT and size > 1:
         period = 2 * (size - 1)
         coordinate = abs(coordinate)
-        if coordinate >= period:  # seldom, and a division takes longer than all the rest
+        if coordinate >= period:  # rare, and a division takes longer than all the rest
             coordinate %= period
         return period - coordinate if coordinate >= size else coordinate
     return 0 if mode == REFLECT else -1
@@ -49,7 +49,7 @@ def border(coordinate: Any, size: Any, mode: Any) -> Any:
 
 @kernel
 def compose(before: Any, start: Any, extent: Any, flipped: Any, mode: Any, low: Any) -> None:
-    """The table of a window, on top of a table of whole pixels."""
+    """Compute the table of a window, on top of a table of whole pixels."""
     for i in range(low.shape[0]):
         place = border(start + (extent - 1 - i if flipped else i), before.shape[0], mode)
         low[i] = before[place] if place >= 0 else -1
@@ -57,7 +57,7 @@ def compose(before: Any, start: Any, extent: Any, flipped: Any, mode: Any, low: 
 
 @kernel
 def compose_nearest(before: Any, start: Any, extent: Any, flipped: Any, low: Any) -> None:
-    """The table of a window scaled to another size without mixing pixels, on top of a table of whole pixels."""
+    """Compute the table of a window scaled to another size without mixing pixels, on top of a table of whole pixels."""
     size = low.shape[0]
     for i in range(size):
         # In whole numbers: (i + 0.5) * extent / size, rounded down.
@@ -69,23 +69,23 @@ def compose_nearest(before: Any, start: Any, extent: Any, flipped: Any, low: Any
 def move_tables(
     window: Any, mode: Any, rows: Any, columns: Any, new_rows: Any, new_columns: Any
 ) -> None:
-    """The tables of a drawn window, on top of tables of whole pixels."""
+    """Compute the tables of a drawn window, on top of tables of whole pixels."""
     compose(rows, window[0], window[1], window[2] != 0, mode, new_rows)
     compose(columns, window[3], window[4], window[5] != 0, mode, new_columns)
 
 
 @jitable
 def shrink_tables(window: Any, rows: Any, columns: Any, new_rows: Any, new_columns: Any) -> None:
-    """The tables of a drawn window that is scaled without mixing pixels, on top of tables of whole pixels."""
+    """Compute the tables of a drawn window that is scaled without mixing pixels, on top of tables of whole pixels."""
     compose_nearest(rows, window[0], window[1], window[2] != 0, new_rows)
     compose_nearest(columns, window[3], window[4], window[5] != 0, new_columns)
 
 
 @kernel
-def walk(table: Any) -> Any:
-    """The longest stretch (first, stop) of a table that walks through neighbouring pixels, and its direction.
+def longest_run(table: Any) -> Any:
+    """Return the longest stretch (first, stop) of a table that walks through neighbouring pixels, and its direction.
 
-    That is 1 to the right and -1 to the left.
+    The direction is 1 to the right and -1 to the left.
     """
     first, stop, step = 0, 0, 1
     begin, direction = 0, 0
@@ -98,26 +98,26 @@ def walk(table: Any) -> Any:
             continue
         if table[begin] >= 0 and i - begin > stop - first:
             first, stop, step = begin, i, direction if direction != 0 else 1
-        # Where it turns, the pixel at the turn begins the way back.
+        # At a reversal, the turning pixel also begins the way back.
         begin, direction = (i - 1, change) if abs(change) == 1 else (i, 0)
     return first, stop, step
 
 
 @kernel
 def copy_window(x: Any, rows: Any, columns: Any, fill: Any, out: Any) -> None:
-    """Pixels of x at the tables' coordinates; `fill` is a row of the output in the fill colour."""
+    """Copy pixels of x at the tables' coordinates; `fill` is a row of the output in the fill colour."""
     width, channels = out.shape[1], out.shape[2]
-    # Rows of values; to reshape every row by itself takes 20 ns.
+    # Rows of values. To reshape every row by itself takes 20 ns.
     sources = x.reshape(x.shape[0], x.shape[1] * channels)
     targets = out.reshape(out.shape[0], width * channels)
-    first, stop, step = walk(columns)
+    first, stop, step = longest_run(columns)
     filled = width - (stop - first)
     for j in range(width):
         if (j < first or j >= stop) and columns[j] >= 0:
             filled = 0
     begin, end = first, stop
     if step < 0:
-        # What is mirrored goes in whole blocks of pixels; what is left of them goes one by one.
+        # Mirrored pixels are copied in whole blocks; the remainder goes one by one.
         known = channels == 1 or channels == 3 or channels == 4
         stop = first + (stop - first) // MIRRORED * MIRRORED if known else first
     for i in range(out.shape[0]):
@@ -130,7 +130,7 @@ def copy_window(x: Any, rows: Any, columns: Any, fill: Any, out: Any) -> None:
                 continue
         if step < 0:
             source, target = sources[row], targets[i]
-            # From the right, because the source is read forwards then, as memory that is far away is read fastest.
+            # From the right: the source is then read forwards, which is fastest for memory that is not in the cache.
             for block in range((stop - begin) // MIRRORED - 1, -1, -1):
                 j = begin + block * MIRRORED
                 at, place = (columns[j] - MIRRORED + 1) * channels, j * channels
@@ -159,16 +159,16 @@ def copy_window(x: Any, rows: Any, columns: Any, fill: Any, out: Any) -> None:
 def scale_window(
     x: Any, rows: Any, columns: Any, fill: Any, scale: Any, bias: Any, out: Any
 ) -> None:
-    """Pixels of x at the tables' coordinates, times scale plus bias, which are repeated for every pixel of a row."""
+    """Write pixels of x at the tables' coordinates, times scale plus bias, which repeat for every pixel of a row."""
     width, channels = out.shape[1], out.shape[2]
-    # Rows of values; to reshape every row by itself takes 20 ns.
+    # Rows of values. To reshape every row by itself takes 20 ns.
     sources = x.reshape(x.shape[0], x.shape[1] * channels)
     targets = out.reshape(out.shape[0], width * channels)
-    first, stop, step = walk(columns)
+    first, stop, step = longest_run(columns)
     begin, end = 0, 0
     if step < 0:
-        # Four channels at a time, so the last pixel of a row is left out: what is read behind the last of the source,
-        # or written behind the last of the target, may belong to another sample.
+        # Four channels at a time, so the last pixel of a row is left out: the value read after the last of the source,
+        # or written after the last of the target, may belong to another sample.
         if 3 <= channels <= 4:
             begin, end, stop = first, stop, stop - 1
         else:
@@ -190,8 +190,8 @@ def scale_window(
             for j in range(start, stop):
                 scale_pixel(source, columns[j] * channels, scale, bias, target, j * channels)
         elif stop > first:
-            # Flat arrays that begin where the loop does: with a sum as index Numba looks at every element whether
-            # that is below 0, and the loop does not become vector instructions.
+            # Flat arrays that begin where the loop does. With a sum as index Numba checks for every element whether it
+            # is below 0, and the loop does not become vector instructions.
             start, size = columns[first] * channels, (stop - first) * channels
             source = sources[row][start : start + size]
             target = targets[i][first * channels : stop * channels]

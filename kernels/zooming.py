@@ -1,7 +1,7 @@
-"""An image on a larger canvas of a fill colour, and that scaled to the size of the output, as one pass.
+"""Zooming out: an image on a larger canvas of a fill colour, scaled to the size of the output, as one pass.
 
 The canvas is a window onto the image that reaches outside of it: (top, height, flipped, left, width, flipped). A pixel
-of the output whose centre is outside of the image is the fill colour; all others are mixed of pixels of the image
+of the output whose centre is outside of the image is the fill colour. All others are mixed of pixels of the image
 alone, by the triangular filter that Pillow calls bilinear.
 """
 
@@ -18,13 +18,13 @@ from .vectors import mix_bytes
 
 
 def most_taps(extent: int, result: int) -> int:
-    """Return how many pixels of an axis have a share in one of `result` pixels at most, where `extent` becomes them."""
+    """Return the largest number of pixels with a share in one of `result` pixels, if `extent` pixels become them."""
     return 2 * math.ceil(max(extent / result, 1.0)) + 1
 
 
 @jitable
 def nearest_place(i: Any, start: Any, extent: Any, result: Any) -> Any:
-    """The pixel below the centre of pixel i of the output, in whole numbers; it may be outside."""
+    """Return the pixel below the centre of pixel i of the output, in whole numbers; it may be outside."""
     return (2 * i + 1) * extent // (2 * result) + start
 
 
@@ -32,7 +32,7 @@ def nearest_place(i: Any, start: Any, extent: Any, result: Any) -> Any:
 def triangle(
     i: Any, start: Any, extent: Any, result: Any, size: Any, antialias: Any, shares: Any, begin: Any
 ) -> Any:
-    """The shares in pixel i of the output, at `begin`: the first pixel that has one, and how many have."""
+    """Compute the shares in pixel i of the output, at `begin`; return the first pixel with one, and their number."""
     scale = extent / result
     reach = scale if antialias and scale > 1.0 else 1.0
     centre = (np.float64(i) + 0.5) * scale + start
@@ -47,7 +47,7 @@ def triangle(
                 first += 1
             continue
         shares[begin + count] = share
-        # Of the shares as they are stored: one alone is then 1.
+        # The sum of the shares as they are stored: a single share is then 1.
         total += shares[begin + count]
         count += 1
     for k in range(begin, begin + count):
@@ -57,7 +57,7 @@ def triangle(
 
 @kernel
 def zoom_nearest(x: Any, window: Any, fill: Any, places: Any, out: Any) -> None:
-    """The nearest pixel of the image, or the fill colour. `places` has room for the width of the output."""
+    """Write the nearest pixel of the image, or the fill colour. `places` has room for the width of the output."""
     height, width, channels = out.shape
     for j in range(width):
         place = nearest_place(j, window[3], window[4], width)
@@ -73,7 +73,7 @@ def zoom_nearest(x: Any, window: Any, fill: Any, places: Any, out: Any) -> None:
 
 @jitable
 def mix_neighbours(x: Any, first: Any, count: Any, shares: Any, line: Any) -> None:
-    """Some rows of x, (rows, values), next to each other by their shares, up to four at a time."""
+    """Mix some neighbouring rows of x, (rows, values), by their shares, up to four at a time."""
     one, share = x[first], shares[0]
     if count >= 4:
         two, three, four = (
@@ -95,7 +95,7 @@ def mix_neighbours(x: Any, first: Any, count: Any, shares: Any, line: Any) -> No
 
 @jitable
 def fill_part(out: Any, targets: Any, i: Any, begin: Any, end: Any, fill: Any, done: Any) -> None:
-    """The fill colour in some columns of row i, copied from row `done` if that is not -1; `targets` are the rows."""
+    """Fill columns of row i with the fill colour, copied from row `done` unless that is -1; `targets` are the rows."""
     channels = out.shape[2]
     if done >= 0:
         source = targets[done, begin * channels : end * channels]
@@ -109,7 +109,7 @@ def fill_part(out: Any, targets: Any, i: Any, begin: Any, end: Any, fill: Any, d
 
 
 def mixed_value(value: Any, whole: Any, like: Any) -> Any:
-    """A mean of pixels of the array `like` as one of them, rounded if `whole`."""
+    """Return a mean of pixels of the array `like` as one of them, rounded if `whole`."""
     return stored(np.floor(value + precise(0.5, like)) if whole else value, like)
 
 
@@ -126,7 +126,7 @@ def _mixed_value(value, whole, like):
 def mix_first(
     line: Any, shares: Any, taps: Any, places: Any, counts: Any, left: Any, right: Any, channels: Any, target: Any
 ) -> Any:  # fmt: skip
-    """Mix pixels from `left` on that can be mixed four channels at once, and tell at which to go on."""
+    """Mix pixels from `left` on that can be mixed four channels at once; return the pixel at which to continue."""
     return left
 
 
@@ -139,7 +139,7 @@ def _mix_first(line, shares, taps, places, counts, left, right, channels, target
         if not 3 <= channels <= 4:
             return left
         width = line.shape[0] // channels
-        # What is read behind the last pixel of the line, or written behind the last of a row, may belong to others.
+        # The value read after the last pixel of the line, or written after the last of a row, may belong to others.
         while right > left and places[right - 1] + counts[right - 1] >= width:
             right -= 1
         for j in range(left, right - 1):
@@ -156,7 +156,7 @@ def zoom_bilinear(
     x: Any, window: Any, antialias: Any, whole: Any, fill: Any, row_shares: Any, shares: Any, places: Any, counts: Any,
     line: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Pixels of the image by their shares, rounded if `whole`, or the fill colour.
+    """Mix pixels of the image by their shares, rounded if `whole`, or write the fill colour.
 
     `row_shares` has room for the shares of one pixel, `shares` for those of a row of the output, `line` for a row of x.
     """
@@ -169,12 +169,12 @@ def zoom_bilinear(
             places[j], counts[j] = triangle(
                 j, window[3], window[4], width, x.shape[1], antialias, shares, j * taps
             )
-    # Rows of values; to reshape every row by itself takes 20 ns.
+    # Rows of values. To reshape every row by itself takes 20 ns.
     values, targets = (
         x.reshape(x.shape[0], x.shape[1] * channels),
         out.reshape(height, width * channels),
     )
-    # The columns in which the image is seen; the others have the fill colour.
+    # The columns in which the image is visible; the others have the fill colour.
     left, right = 0, width
     while left < width and counts[left] == 0:
         left += 1

@@ -1,6 +1,6 @@
-"""Golden digests: the bytes of batches of some hundred chains, as they have always been.
+"""Golden digests: the bytes of batches of some hundred chains, which must not change.
 
-`python -m tests.golden [part of a name ...]` writes them anew, which is only right where bytes change on purpose.
+`python -m tests.golden [part of a name ...]` rewrites them, which is only right if bytes change on purpose.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ FILE = Path(__file__).with_suffix(".json")
 REFUSED = "refused"
 SIZE = (19, 22)
 
-# Ops on images of any kind, or those they accept.
+# Ops on images of any kind, or the kinds they accept.
 IMAGE_OPS = {
     "CenterCrop": lambda: T.CenterCrop((11, 8)),
     "Pad": lambda: T.Pad((1, 2, 3, 4), fill=1),
@@ -81,7 +81,7 @@ IMAGE_OPS = {
         T.RandomCrop((14, 14)), [T.Rotate(20), T.CenterCrop(14)], T.Resize(14), weights=[1, 2, 3]
     ),
 }
-# Image ops that came later: digests of pairs of ops above are not to change.
+# Later image ops, so that the digests of pairs of the ops above do not change.
 NEW_DISTORT = {
     "GridDistortion": lambda: T.GridDistortion(3, 0.5),
     "GridDistortion edge": lambda: T.GridDistortion(
@@ -151,13 +151,13 @@ SIGNALS = {
     "SkeletonShear": (lambda: T.SkeletonShear(), (3, 10, 7, 2)),
     "TemporalCrop": (lambda: T.TemporalCrop(length=6), (3, 10, 7, 2)),
 }
-# Ops that a chain leaves to chance, on an image and what follows it.
+# Ops that are applied with a probability, on an image with its boxes and masks.
 NEW_CONVENTIONS = {
     "Rotate by chance": lambda: T.Rotate(30, probability=0.5),
     "Brightness by chance": lambda: T.Brightness(0.5, probability=0.5),
     "RandAugment by chance": lambda: T.RandAugment(probability=0.5),
 }
-# Noises and responses of the cases below.
+# Noises and impulse responses of the cases below.
 RECORDINGS = np.random.default_rng(7).normal(size=(3, 30)).astype(np.float32)
 NEW_AUDIO = {
     "BackgroundNoise": (lambda: T.BackgroundNoise(RECORDINGS), (50, 2)),
@@ -182,7 +182,7 @@ TOKENS = {
 }
 
 
-# Ops on boxes next to an image, and the format that these are in.
+# Ops on boxes of an image, and the format of the boxes.
 NEW_BOXES = {
     "RandomIoUCrop": (lambda: T.RandomIoUCrop((12, 14)), "boxes"),
     "RandomIoUCrop yolo": (lambda: T.RandomIoUCrop(16, overlaps=(0.1, 0.4)), T.Boxes("yolo")),
@@ -197,7 +197,7 @@ NEW_BOXES = {
 }
 
 
-# Ops that make an image of several samples of a batch.
+# Ops that compose an image from several samples of a batch.
 NEW_BATCH = {
     "Mosaic": lambda: [T.Mosaic()],
     "Mosaic filled": lambda: [T.Mosaic((30, 47), (0, 1), fill=3, fill_mask=9)],
@@ -210,7 +210,7 @@ NEW_BATCH = {
 
 @lx.transform
 def speckle(x, rng, amount):
-    """In place, with draws and a parameter."""
+    """Transform in place, with draws and a parameter."""
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
             if rng.random() < amount:
@@ -220,7 +220,7 @@ def speckle(x, rng, amount):
 
 @lx.transform(out=lambda spec, weights: lx.Spec((spec.shape[0], len(weights)), np.float32))
 def project(x, out, weights):
-    """Into another shape and dtype, with an array for a parameter."""
+    """Transform into another shape and dtype, with an array as a parameter."""
     for i in range(out.shape[0]):
         for k in range(out.shape[1]):
             total = 0.0
@@ -231,7 +231,7 @@ def project(x, out, weights):
 
 
 def values(shape, dtype, rows=6, seed=1):
-    """Rows that are the same everywhere."""
+    """Return rows that are the same on every machine."""
     numbers = np.random.default_rng(seed).integers(0, 1 << 16, (rows, *shape))
     dtype = np.dtype(dtype)
     if dtype.kind == "f":
@@ -240,7 +240,7 @@ def values(shape, dtype, rows=6, seed=1):
 
 
 def boxes(rows=6):
-    """Three boxes each in an image of SIZE, one of them without an area."""
+    """Return three boxes per row in an image of SIZE, one of them without an area."""
     corners = np.random.default_rng(2).uniform(0, 18, (rows, 3, 4)).astype(np.float32)
     corners[..., 2:] = np.maximum(corners[..., 2:], corners[..., :2] + 1)
     corners[:, 2, 2] = corners[:, 2, 0]
@@ -252,7 +252,7 @@ def photographs():
 
 
 def together(op):
-    """An image and what may stand next to it."""
+    """Apply an op to an image with its masks, boxes and keypoints."""
     data = {
         "image": photographs(),
         "mask": values(SIZE, np.uint8, seed=3) % 5,
@@ -263,14 +263,14 @@ def together(op):
 
 
 def boxed(op):
-    """An image and what may stand next to it, with a class for every box, and an op between others."""
+    """Apply an op between others to an image with its masks and points, and a class for every box."""
     data, _ = together(None)
     data["boxes"] = np.concatenate([data["boxes"], values((3, 1), np.float32)], axis=2)
     return data, {("image", "mask", "boxes", "keypoints"): [T.RandomFlip(), op, T.Rot90((0, 2))]}
 
 
 def numbered(ops):
-    """An image and what may stand next to it, with a mask of the numbers of boxes, and what pastes objects of it."""
+    """Apply ops to an image with its masks, boxes and keypoints, one mask of which has the numbers of boxes."""
     data, _ = together(None)
     blocks = values((4, 5), np.uint8, seed=5) % 5
     data["instances"] = blocks.repeat(5, 1).repeat(5, 2)[:, : SIZE[0], : SIZE[1]]
@@ -278,7 +278,7 @@ def numbered(ops):
 
 
 def files(folder):
-    """The sources that read files, and those that change the order of rows."""
+    """Return the sources that read files, and those that change the order of rows."""
     images = photographs()
     np.save(folder / "a.npy", images)
     np.save(folder / "b.npy", images[::-1])
@@ -302,7 +302,7 @@ def files(folder):
 
 
 def cases(folder):
-    """name -> (dataset, transforms, further arguments)."""
+    """Return name -> (dataset, transforms, further arguments)."""
     found = {}
     names, kinds = list(IMAGE_OPS), list(IMAGES)
     for number, (name, op) in enumerate(IMAGE_OPS.items()):
@@ -397,7 +397,7 @@ def cases(folder):
 
 
 def digest(case):
-    """The digest of three batches."""
+    """Return the digest of three batches."""
     data, ops, options = case
     if callable(data):
         data, ops = data()

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture" / "source-files.md"
 BEGIN, END = "<!-- layout: begin -->", "<!-- layout: end -->"
-FOLDERS = ("loaderx", "kernels")
+FOLDERS = ("loaderx", "kernels", "benchmarks")
 
 
 def files():
@@ -21,7 +21,7 @@ def files():
         check=True,
     ).stdout.splitlines()
     found = [Path(name) for name in listed if name.endswith(".py") and (ROOT / name).exists()]
-    return sorted(found, key=lambda path: (path.parts[0] != "loaderx", path.parent, path.name))
+    return sorted(found, key=lambda path: (FOLDERS.index(path.parts[0]), path.parent, path.name))
 
 
 def what_it_is_for(path):

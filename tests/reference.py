@@ -1,4 +1,4 @@
-"""A slow twin of every kernel, of the same name, written from its definition: Python integers and whole arrays."""
+"""NumPy twin of every kernel, with the same name, slow, from its definition: Python integers and whole arrays."""
 
 import ctypes
 import functools
@@ -20,7 +20,7 @@ DOUBLE_WORD = 2**64
 
 
 def row_bytes(address, size):
-    """`size` bytes of memory."""
+    """Return `size` bytes of memory."""
     return np.frombuffer(ctypes.string_at(int(address), int(size)), np.uint8)
 
 
@@ -45,7 +45,7 @@ copy_rows_holding_gil = copy_rows
 
 
 def in_parts(kernel):
-    """What a kernel does for all parts of its rows, one after the other."""
+    """Return a kernel that runs all parts of its rows, one after the other."""
 
     def run(parts, addresses, *given):
         *given, out = given
@@ -91,7 +91,7 @@ def collect_rows_in_parts(parts, addresses, offsets, unit, swap, out):
 
 
 def wide_rows(addresses, wide, out):
-    """The rows at addresses, still in the dtype of `wide`."""
+    """Return the rows at addresses, still in the dtype of `wide`."""
     size = out.shape[1] * wide.itemsize
     rows = np.empty((len(addresses), size), np.uint8)
     copy_rows(addresses, size, rows.reshape(-1))
@@ -113,7 +113,7 @@ def narrow_floats(addresses, wide, out):
 
 
 def threefry(key, counter):
-    """Threefry-2x32 with 20 rounds, as the paper of Salmon et al. states it for any number of rounds."""
+    """Compute Threefry-2x32 with 20 rounds, as the paper of Salmon et al. defines it for any number of rounds."""
     rotations = (13, 15, 26, 6, 17, 29, 16, 24)
     keys = [int(key) % WORD, int(key) // WORD]
     keys.append(0x1BD11BDA ^ keys[0] ^ keys[1])
@@ -142,7 +142,7 @@ def mix_bits(bits):
 
 
 def draw_bits(state, number):
-    """Output `number` of SplitMix64, stepping through all before it."""
+    """Return output `number` of SplitMix64, stepping through all before it."""
     state = int(state)
     for _ in range(int(number) + 1):
         state = (state + 0x9E3779B97F4A7C15) % DOUBLE_WORD
@@ -160,7 +160,7 @@ def uniforms(key, positions, out):
 
 
 def hash_coordinate(coordinate, key, modulus):
-    """Elementwise on 64-bit words, in which no product of two 32-bit words overflows."""
+    """Hash elementwise on 64-bit words, in which no product of two 32-bit words overflows."""
     word = np.uint64(WORD - 1)
     bits = np.bitwise_xor(coordinate, key, dtype=np.uint64)
     bits = bits * np.uint64(0x85EBCA6B) & word
@@ -180,7 +180,7 @@ def round_keys(key, out):
 
 
 def shuffled_cells(cells, height, width, keys):
-    """All rounds for cells of the grid, numbered row by row."""
+    """Run all rounds for cells of the grid, numbered row by row."""
     down, across = np.divmod(np.asarray(cells, np.uint64), np.uint64(width))
     for number, key in enumerate(keys):
         if number % 2 == 0:
@@ -202,7 +202,7 @@ FILL, REFLECT, EDGE = 0, 1, 2
 
 
 def border(coordinate, size, mode):
-    """One step at a time: mirrored at the edge it has passed until it is inside."""
+    """Mirror one step at a time, at the edge that was passed, until the coordinate is inside."""
     if mode == REFLECT and size > 1:
         while not 0 <= coordinate < size:
             coordinate = -coordinate if coordinate < 0 else 2 * (size - 1) - coordinate
@@ -213,7 +213,7 @@ def border(coordinate, size, mode):
 
 
 def window_places(start, extent, flipped, size):
-    """The coordinates a window of the output's own size shows."""
+    """Return the coordinates of a window of the output's own size."""
     places = start + np.arange(extent)
     return [int(place) for place in (places[::-1] if flipped else places)[:size]]
 
@@ -227,7 +227,7 @@ def compose(before, start, extent, flipped, mode, low):
 
 
 def compose_nearest(before, start, extent, flipped, low):
-    """The pixel that the centre of each output pixel falls into."""
+    """Find the pixel that contains the centre of each output pixel."""
     size = len(low)
     centres = [Fraction(2 * i + 1, 2) * Fraction(int(extent), size) for i in range(size)]
     low[...] = before[start + np.array([math.floor(centre) for centre in centres])]
@@ -239,7 +239,7 @@ BILINEAR, BICUBIC, LANCZOS = 0, 1, 2
 
 
 def filter_share(kind, distance):
-    """The triangle, Keys' cubic of a = -0.5, and the windowed sinc of three lobes."""
+    """Return the triangle, Keys' cubic of a = -0.5, and the windowed sinc of three lobes."""
     distance = abs(distance)
     if kind == BILINEAR:
         return max(1 - distance, 0)
@@ -251,7 +251,7 @@ def filter_share(kind, distance):
 
 
 def filter_matrix(size, result, kind, antialias):
-    """(result, size) in float64: the share of every pixel, from all distances."""
+    """Return (result, size) in float64: the share of every pixel, from all distances."""
     scale = size / result
     wider = max(scale, 1) if antialias else 1
     centres = (np.arange(result) + 0.5) * scale
@@ -281,7 +281,7 @@ def compose_filter(before, start, extent, flipped, kind, antialias, shares, plac
                 (place, resizing.filter_share(kind, (place - centre + 0.5) * (1 / wider)))
                 for place in range(first, stop)
             ]
-            # One after the other, as the kernel does: since Python 3.12 `sum` makes up for what is rounded away.
+            # One after the other, as the kernel does: since Python 3.12 `sum` compensates rounding errors.
             total = functools.reduce(operator.add, (share for _, share in found))
             found = [(place, exact(shares.dtype.type(share)) / total) for place, share in found]
         found = [(place, share) for place, share in found if share != 0]
@@ -290,8 +290,8 @@ def compose_filter(before, start, extent, flipped, kind, antialias, shares, plac
             shares[i * taps + k], places[i * taps + k] = share, before[start + place]
 
 
-def walk(table):
-    """Of all stretches the first of the longest; a single pixel walks to the right."""
+def longest_run(table):
+    """Return the first of the longest stretches; a single pixel walks to the right."""
     for size in range(len(table), 0, -1):
         for first in range(len(table) - size + 1):
             stretch = table[first : first + size]
@@ -316,7 +316,7 @@ def scale_window(x, rows, columns, fill, scale, bias, out):
 
 
 def weighted(pixels, table, shares, places, counts):
-    """Entries of the first axis by their shares, one after the other."""
+    """Sum entries of the first axis by their shares, one after the other."""
     taps = len(places) // len(counts)
     total = np.zeros((len(table), *pixels.shape[1:]), shares.dtype)
     for i, entry in enumerate(table):
@@ -339,7 +339,7 @@ def resize_window(
     x, rows, columns, row_shares, row_places, row_counts, column_shares, column_places, column_counts,
     fill, scale, bias, whole, limits, line, made, pair_places, pair_shares, out
 ):  # fmt: skip
-    """First between rows, then between columns."""
+    """Mix rows first, then columns."""
     mixed = weighted(x, rows, row_shares, row_places, row_counts)
     mixed = np.moveaxis(mixed, 1, 0)
     mixed = weighted(mixed, columns, column_shares, column_places, column_counts)
@@ -351,7 +351,7 @@ def resize_exactly(
     x, rows, columns, row_shares, row_places, row_counts, column_shares, column_places, column_counts,
     fill, scale, bias, whole, limits, line, made, held, pair_places, pair_shares, window, out
 ):  # fmt: skip
-    """Whole numbers are clipped between columns and rows, whichever come first."""
+    """Clip whole numbers between columns and rows, in either order."""
     axes = [
         (1, (columns, column_shares, column_places, column_counts)),
         (0, (rows, row_shares, row_places, row_counts)),
@@ -423,7 +423,7 @@ def normalize_halves_in_parts(parts, address, like, scale, bias, brain, floats, 
 
 
 def store_values(x, out):
-    """In Python integers, which have no limits of their own."""
+    """Store in Python integers, which have no limits of their own."""
     if out.dtype.kind == "f":
         out[...] = x.astype(out.dtype)
         return
@@ -435,19 +435,19 @@ def store_values(x, out):
 
 
 def covered(size, count):
-    """(count, size): the share of each of `size` input pixels in each of `count` output pixels, as whole numbers."""
+    """Return (count, size): the share of each input pixel in each output pixel, as whole numbers."""
     begin, place = np.arange(count)[:, None] * size, np.arange(size) * count
     return np.maximum(0, np.minimum(begin + size, place + count) - np.maximum(begin, place))
 
 
-def resize_area(x, out, *_):
+def resize_area(x, out, sums, line, made, firsts, counts, places, shares):
     down, across = covered(x.shape[0], out.shape[0]), covered(x.shape[1], out.shape[1])
     total = np.einsum("iy,jz,yzc->ijc", down, across, x.astype(np.float64))
     store_values((total / (x.shape[0] * x.shape[1])).reshape(-1), out.reshape(-1))
 
 
 def cut_box(rng, height, width, share):
-    """A box of the same shape as the image around a random pixel, as far as it lies inside."""
+    """Return a box of the same shape as the image around a random pixel, clipped to the image."""
     side = math.sqrt(1 - share)
     tall, wide = math.floor(height * side), math.floor(width * side)
     row, column = int(rng.integers(0, height)), int(rng.integers(0, width))
@@ -480,7 +480,7 @@ def cut_mix(
 
 
 def cut_stretch(rng, length, share):
-    """Moments around a random one, as far as they lie inside."""
+    """Return moments around a random one, clipped to the series."""
     extent = math.floor(length * (1 - share))
     begin = int(rng.integers(0, length)) - extent // 2
     return tuple(np.clip([begin, begin + extent], 0, length).tolist())
@@ -500,21 +500,21 @@ def cut_mix_series(first, positions, partners, key, alpha, length, pasted, sampl
 
 
 def meeting_point(rng, probability, low, high, tall, wide):
-    """(row, column), or None where nothing happens."""
+    """Draw (row, column); return None if the op is not applied."""
     if probability < 1 and rng.random() >= probability:
         return None
     return math.floor(rng.uniform(low, high) * tall), math.floor(rng.uniform(low, high) * wide)
 
 
 def four_of(place, partners, samples):
-    """A sample and its partners, in the order of reading."""
+    """Return a sample and its partners, in reading order."""
     return [samples[place], *(samples[partner] for partner in partners)]
 
 
 def mosaic_pixels(
     first, positions, partners, key, probability, low, high, size, result, fill, samples, out
 ):
-    """All four side by side, with a wide margin, and the window of that in which they meet at the drawn point."""
+    """Lay all four out with a wide margin, and cut the window in which they meet at the drawn point."""
     tall, wide = result
     colour = fill.reshape(wide, -1)[0]
     for i, position in enumerate(positions):
@@ -545,7 +545,7 @@ def mosaic_instances(
 
 
 def seen_points(x, begin, size, result):
-    """Points of an image of `size` that begins at (left, top) of a larger one, as far as both show them."""
+    """Return points of an image of `size` that begins at (left, top) of a larger one, if both images show them."""
     x = x.copy()
     low = np.maximum(begin, 0)
     high = np.maximum(np.minimum(np.add(begin, size), result), low)
@@ -570,7 +570,7 @@ def mosaic_points(
         point = meeting_point(Draws(fold(key, position)), probability, low, high, *result)
         rows = [samples[first + i]]
         if point is not None:
-            # Backwards: (left, top) and (width, height).
+            # In reverse order: (left, top) and (width, height).
             corners = [np.subtract(point, size)[::-1] + [across, down] * np.array(size[::-1])
                        for down in (0, 1) for across in (0, 1)]  # fmt: skip
             rows = [
@@ -587,7 +587,7 @@ def mosaic_points(
 
 
 def pasted_values(first, i, positions, partners, key, probability, share, rows, background, masks):
-    """The values of the partner's mask whose pixels are pasted."""
+    """Return the values of the partner's mask whose pixels are pasted."""
     state = fold(key, positions[i])
     if partners[i] == first + i or (probability < 1 and Draws(state).random() >= probability):
         return []
@@ -622,7 +622,7 @@ def paste_instances(
 
 
 def extent(mask):
-    """Left, top, right and bottom of the pixels of a mask."""
+    """Return left, top, right and bottom of the pixels of a mask."""
     rows, columns = np.nonzero(mask)
     return np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1], np.float32)
 
@@ -673,11 +673,11 @@ def paste_keypoints(
                         out[i, k, 2] = 0
 
 
-# HighwayHash64, lane by lane as its portable definition states it.
+# HighwayHash64, lane by lane as in its portable definition.
 
 
 def zipper_merge(low, high):
-    """The bytes of two neighbouring lanes in another order, as two lanes."""
+    """Return the bytes of two neighbouring lanes in another order, as two lanes."""
     a, b = low.to_bytes(8, "little"), high.to_bytes(8, "little")
     return [
         int.from_bytes([a[3], b[4], a[2], a[5], b[6], a[1], b[7], a[0]], "little"),
@@ -686,7 +686,7 @@ def zipper_merge(low, high):
 
 
 def highway_packet(lanes, v0, v1, mul0, mul1):
-    """The state after one packet, given as four numbers."""
+    """Return the state after one packet, given as four numbers."""
     for i in range(4):
         v1[i] = (v1[i] + mul0[i] + lanes[i]) % DOUBLE_WORD
         mul0[i] ^= v1[i] % WORD * (v0[i] // WORD)
@@ -698,7 +698,7 @@ def highway_packet(lanes, v0, v1, mul0, mul1):
 
 
 def highway_padded(rest):
-    """A packet for 1 to 31 bytes: whole words in front, the end of the data elsewhere."""
+    """Pad 1 to 31 bytes to a packet: whole words in front, the end of the data elsewhere."""
     whole, odd = rest[: len(rest) // 4 * 4], rest[len(rest) // 4 * 4 :]
     if len(rest) >= 16:
         return whole.ljust(28, b"\0") + rest[-4:]
@@ -707,7 +707,7 @@ def highway_padded(rest):
 
 
 def highway_hash_of(key, data):
-    """HighwayHash64 of bytes."""
+    """Return the HighwayHash64 of bytes."""
     mul0 = [0xDBE6D5D5FE4CCE2F, 0xA4093822299F31D0, 0x13198A2E03707344, 0x243F6A8885A308D3]
     mul1 = [0x3BD39E10CB0EF593, 0xC0ACF169B5F18A8C, 0xBE5466CF34E90C6C, 0x452821E638D01377]
     key = [int(word) for word in key]
@@ -740,17 +740,17 @@ def highway_hash_pieces(key, addresses, sizes):
     return highway_hash_of(key, b"".join(ctypes.string_at(int(at), int(size)) for at, size in pieces))  # fmt: skip
 
 
-# The frame of a Riegeli file, byte after byte as its description states it.
+# The frame of a Riegeli file, byte after byte as in its specification.
 
 
 def varint(number):
-    """A number in groups of seven bits, the lowest first, with the top bit set on all but the last."""
+    """Return a number in groups of seven bits, the lowest first, with the top bit set on all but the last."""
     groups = [number >> shift & 127 for shift in range(0, max(1, int(number).bit_length()), 7)]
     return bytes([*(group + 128 for group in groups[:-1]), groups[-1]])
 
 
 def write_side_by_side(parts, ends, out):
-    """Bytes one after the other, and where each ends."""
+    """Write bytes one after the other, and the end of each."""
     ends[:] = np.cumsum([len(part) for part in parts], dtype=np.int64)
     everything = b"".join(parts)
     out[: len(everything)] = np.frombuffer(everything, np.uint8)
@@ -773,7 +773,7 @@ def write_entries(begins, decoded, records, ends, out):
 
 
 def framed_length(begin, size, records):
-    """How long a chunk is in a file: bytes and block headers, as long as its records are many, to a legal end."""
+    """Return the length of a chunk in a file: bytes and block headers, at least its number of records."""
     position = begin
     for _ in range(40 + size):
         position += 25 if position % 65536 == 0 else 1
@@ -790,12 +790,12 @@ def place_chunks(begin, sizes, records, begins):
 
 
 def hashed(*words):
-    """Words of 64 bits behind their hash."""
+    """Return words of 64 bits after their hash."""
     body = np.array(words, "<u8")
     return np.uint64(highway_hash(body.ctypes.data, body.nbytes)).tobytes() + body.tobytes()
 
 
-def lay_chunks(begins, kind, records, decoded, addresses, sizes, out):
+def write_chunks(begins, kind, records, decoded, addresses, sizes, out):
     first = int(begins[0])
     for i, (begin, end) in enumerate(zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True)):
         pieces = zip(addresses[i].tolist(), sizes[i].tolist(), strict=True)
@@ -817,7 +817,7 @@ def lay_chunks(begins, kind, records, decoded, addresses, sizes, out):
 
 
 class UnreadableError(Exception):
-    """Why a record cannot be had, as a number."""
+    """Failure to read a record, with its reason as a number."""
 
 
 OUTSIDE, HEADER_HASH, DATA_HASH, KIND, CONTRADICTION = range(-1, -6, -1)
@@ -825,7 +825,7 @@ ROW_SIZE, STEP_SIZE, FRAME, ROOM, MISPLACED = range(-6, -11, -1)
 
 
 def or_reason(function, *arguments):
-    """What a function gives, or the number of why it could not."""
+    """Return the result of a function, or the number of the reason why it failed."""
     try:
         return function(*arguments)
     except UnreadableError as failure:
@@ -833,18 +833,18 @@ def or_reason(function, *arguments):
 
 
 def words_at(address, count):
-    """Words of memory, to read and to write."""
+    """Return words of memory, to read and to write."""
     return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(int(address)))
 
 
 def own_places(begin, end):
-    """The positions of a file from `begin` on that belong to a chunk there, and not to a block header."""
+    """Return the positions of a file from `begin` on that belong to a chunk there, and not to a block header."""
     positions = np.arange(int(begin), int(end))
     return positions[positions % 65536 >= 24]
 
 
 def unframed(base, places):
-    """The bytes at some positions of a file."""
+    """Return the bytes of a file at some positions."""
     if not len(places):
         return b""
     first, last = int(places[0]), int(places[-1])
@@ -852,7 +852,7 @@ def unframed(base, places):
 
 
 def split_varint(data):
-    """The number of up to 63 bits that bytes begin with, and how many bytes it takes."""
+    """Return the number of up to 63 bits at the beginning of bytes, and its length in bytes."""
     for count, last in enumerate(data[:9], 1):
         if last < 128:
             return sum((data[i] & 127) << 7 * i for i in range(count)), count
@@ -860,12 +860,15 @@ def split_varint(data):
 
 
 def riegeli_hash(data):
-    """The hash that Riegeli states of bytes."""
+    """Return the hash of bytes, with Riegeli's key."""
     return highway_hash_of(np.frombuffer(b"Riegeli/records\n" * 2, "<u8"), data)
 
 
 def chunk_words(base, begin, limit, verify):
-    """The words of a chunk header, and what follows from it and the data; places count from the chunk's first byte."""
+    """Return the words of a chunk header, and the facts that follow from it and the data.
+
+    Places count from the chunk's first byte.
+    """
     chunk = unframed(int(base), own_places(begin, limit)) if begin >= 0 else b""
     if len(chunk) < 40:
         raise UnreadableError(OUTSIDE)
@@ -902,7 +905,7 @@ def check_chunk(base, begin, limit, verify, worker):
 
 
 def unpacked(part, size, room):
-    """The content of a compressed part, which states its size in front of a frame of zstd."""
+    """Return the content of a compressed part, which has its size in front of a frame of zstd."""
     import zstandard
 
     promised, count = split_varint(part)
@@ -922,8 +925,8 @@ def unpacked(part, size, room):
 
 
 def plain_row(base, begin, first, size, alignment):
-    """Bytes of an uncompressed chunk, or the address in the file that they may stay at."""
-    # Room for a block header behind an empty row, too.
+    """Return bytes of an uncompressed chunk, or their address in the file if they may stay there."""
+    # Room for a block header after an empty row, too.
     places = own_places(begin, begin + first + size + 24 * (2 + (first + size) // 65512))[first:]
     address, places = int(base + places[0]), places[:size]
     if len(set((places // 65536).tolist())) <= 1 and address % alignment == 0:
@@ -932,7 +935,7 @@ def plain_row(base, begin, first, size, alignment):
 
 
 def row_of_chunk(base, begin, limit, verify, row, step, padding, alignment, shortcut, room, listed):
-    """A row as bytes or as an address in the file, and whether it may be had without the chunk's header later."""
+    """Return a row as bytes or as an address in the file, and whether later reads can skip the chunk's header."""
     *_, records, size, compression, _, values, end = chunk_words(base, begin, limit, verify)
     if records != 1:
         raise UnreadableError(CONTRADICTION)
@@ -993,7 +996,7 @@ def fetch_rows(function, entries, worker, size, out, progress):
 
 
 def split_records(listed, count, total):
-    """Where each of `count` records ends whose sizes are listed and must add up."""
+    """Return the end of each of `count` records, whose sizes are listed and must add up to `total`."""
     sizes = []
     for _ in range(count):
         size, length = split_varint(listed)
@@ -1005,7 +1008,7 @@ def split_records(listed, count, total):
 
 
 def parts_of_chunk(base, begin, words, most, total):
-    """Sizes and values of all records, as bytes."""
+    """Return sizes and values of all records, as bytes."""
     room, compression, first, stop, end = words[[3, 12, 13, 14, 15]].tolist()
     places = own_places(begin, begin + end + 24 * (2 + end // 65512))
     listed, values = (unframed(base, places[part]) for part in (slice(first, stop), slice(stop, end)))  # fmt: skip
@@ -1032,7 +1035,7 @@ def decode_chunk(base, begin, worker, sizes, ends, values):
 
 
 def entry_fields(message):
-    """Fields 1 to 3 of a protobuf message that has nothing else, numbers all of them."""
+    """Return fields 1 to 3 of a protobuf message that has no others, all of them numbers."""
     fields = {}
     while message:
         value, count = split_varint(message[1:])
@@ -1064,7 +1067,7 @@ def locate_records(rows, starts, bases, settings, offsets, entries, addresses):
 
 
 def build_alias(shares, thresholds, aliases):
-    """Vose's method: the row put aside last comes first, among those with less than a slot and among the others."""
+    """Build the table by Vose's method: in both lists, the row that was added last comes first."""
     left = [float(share) for share in shares]
     poor = [row for row, share in enumerate(left) if share < 1]
     rich = [row for row, share in enumerate(left) if share >= 1]
@@ -1098,7 +1101,7 @@ def cut_documents(starts, sizes, length, piece_starts, piece_sizes):
 
 
 def first_fit(sizes, length, room, rows):
-    """Row after row is looked at; the tree is left as it is."""
+    """Look at row after row; the tree stays unused."""
     left = []
     for piece, size in enumerate(sizes.tolist()):
         row = next((row for row, free in enumerate(left) if free >= size), len(left))
@@ -1137,7 +1140,7 @@ def inverse_matrix(matrix):
 
 
 def clipped_boxes(x, boxes, height, width):
-    """Boxes of float64 into rows of `x`, clipped, or zeros where nothing is left or was valid."""
+    """Write boxes of float64 to rows of `x`, clipped, or zeros where nothing is left or was valid."""
     low, high = np.zeros(4), np.array([width, height, width, height], np.float64)
     inside = np.clip(boxes, low, high)
     left, top, right, bottom = inside.T
@@ -1147,7 +1150,7 @@ def clipped_boxes(x, boxes, height, width):
 
 
 def open_boxes(x, form, across, down, out):
-    """Rows of (left, top, right, bottom, valid, visible, ...) from boxes in a format."""
+    """Convert boxes in a format to rows of (left, top, right, bottom, valid, visible, ...)."""
     finite = np.isfinite(x[:, :4]).all(axis=1, keepdims=True)
     boxes = np.where(finite, x[:, :4], 0).astype(np.float64)
     first, second = boxes[:, :2], boxes[:, 2:]
@@ -1168,7 +1171,7 @@ def valid_boxes(x, least_area, least_visible, out):
 
 
 def close_boxes(x, form, across, down, least_area, least_visible, fills, fill, out):
-    """A format from rows of (left, top, right, bottom, valid, visible, ...)."""
+    """Convert rows of (left, top, right, bottom, valid, visible, ...) to a format."""
     kept = np.empty(len(x), bool)
     valid_boxes(x, least_area, least_visible, kept)
     boxes = np.where(((x[:, 4] > 0) & ~kept)[:, None], 0, x[:, :4].astype(np.float64))
@@ -1201,7 +1204,7 @@ def best_overlap(x, top, tall, left, wide):
 
 
 def zoom_shares(start, extent, size, result, antialias):
-    """The share of every pixel of an axis in every pixel of the output; rows of zeros are outside."""
+    """Return the share of every pixel of an axis in every pixel of the output; rows of zeros are outside."""
     scale = extent / result
     centres = (np.arange(result) + 0.5) * scale + start
     reach = scale if antialias and scale > 1 else 1.0
@@ -1222,7 +1225,7 @@ def zoom_bilinear(x, window, antialias, whole, fill, row_shares, shares, places,
 
 
 def zoom_nearest(x, window, fill, places, out):
-    """The pixel that the centre of each pixel of the output is in."""
+    """Take the pixel that contains the centre of each pixel of the output."""
     rows, columns = (
         np.floor((np.arange(result) + 0.5) * extent / result + start).astype(int)
         for result, extent, start in zip(out.shape[:2], window[1::3], window[0::3], strict=True)
@@ -1231,20 +1234,20 @@ def zoom_nearest(x, window, fill, places, out):
 
 
 def seen(x, values, white):
-    """Values of pixels, between black and white and rounded where they are integers; opacity stays."""
+    """Clip values of pixels to black and white, and round them if they are integers; opacity stays."""
     values = np.clip(values, 0, white)
     if x.dtype.kind in "iu":
         values = np.floor(values + 0.5)
     return np.concatenate([values[..., :3], x[..., 3:]], axis=2) if x.shape[2] == 4 else values
 
 
-def veil(x, edges, alpha, white, clear, line):
+def draw_fog(x, edges, alpha, white, clear, line):
     covers = np.minimum(np.cumsum(edges[:, :-1], axis=1), len(clear) - 1)
     left = (1.0 - alpha) ** covers[..., None]
     x[:] = seen(x, white - (white - x.astype(np.float64)) * left, np.inf)
 
 
-def streak(x, layer, size, light, brightness, white, sums, totals, line):
+def draw_rain(x, layer, size, light, brightness, white, sums, totals, line):
     radius = size // 2
     padded = np.pad(layer.astype(np.float64), radius, mode="reflect")
     mean = np.lib.stride_tricks.sliding_window_view(padded, (size, size)).mean(axis=(2, 3))
@@ -1252,8 +1255,8 @@ def streak(x, layer, size, light, brightness, white, sums, totals, line):
     x[:] = seen(x, lit * brightness, np.inf)
 
 
-def shade(x, corners, factor, white, crossings):
-    """Pixels whose centre is inside, by the number of sides to their left."""
+def draw_shadow(x, corners, factor, white, crossings):
+    """Multiply pixels whose centre is inside, by the number of sides to their left."""
     rows, columns = np.mgrid[: x.shape[0], : x.shape[1]] + 0.5
     inside = np.zeros(x.shape[:2], bool)
     for (left, top), (right, bottom) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
@@ -1270,7 +1273,7 @@ def moved_keypoints(x, points, height, width):
 
 
 def window_points(x, top, tall, upside, left, wide, mirrored, height, width):
-    """As a matrix: shift, scale, then mirror."""
+    """Map points by a matrix: shift, scale, then mirror."""
     scale = np.array([width / wide, height / tall])
     pairs = x[:, :-1].astype(np.float64).reshape(len(x), -1, 2)
     moved = (pairs - [left, top]) * scale
@@ -1301,11 +1304,11 @@ def add_share(x, shares, number, total):
 
 
 def mirrored(places, size):
-    """Places outside of a line of this size, seen in mirrors at the middles of its first and last pixel."""
+    """Mirror places outside of a line of this size at the centres of its first and last pixel."""
     return size - 1 - np.abs(size - 1 - np.abs(places) % max(2 * (size - 1), 1))
 
 
-def blur(x, shares, before, behind, line, sums, ring):
+def blur(x, shares, before, after, line, sums, ring):
     fixed = line.dtype == np.uint16
     values = x.astype(np.int64) << 7 if fixed else x.astype(line.dtype)
     for axis in (1, 0):
@@ -1340,7 +1343,7 @@ def median_of_square(x, side, ring, starts, block):
 
 
 def to_planes(x, white, light, blue, red, planes, lines):
-    """Whole planes, by the matrix of JFIF; pixels outside repeat the edge."""
+    """Write whole planes, by the matrix of JFIF; pixels outside repeat the edge."""
     grow = [(0, light.shape[0] - x.shape[0]), (0, light.shape[1] - x.shape[1]), (0, 0)]
     share = np.pad(x[..., :3], grow, mode="edge").astype(np.float32) * np.float32(255 / white)
     levels = np.floor(np.clip(share, 0, 255) + np.float32(0.5)).astype(np.float64)
@@ -1355,13 +1358,13 @@ def to_planes(x, white, light, blue, red, planes, lines):
 
 
 def enlarged(plane, height, width):
-    """Twice as large, three parts of the nearer value and one of the farther one, down and across."""
+    """Return a plane twice as large: three parts of the nearer value and one of the farther one, down and across."""
     small = plane[: (height + 1) // 2, : (width + 1) // 2].astype(np.float64)
     around = np.pad(small, 1, mode="edge")
     rows = np.stack([3 * around[1:-1] + around[:-2], 3 * around[1:-1] + around[2:]], axis=1)
     rows = rows.reshape(-1, around.shape[1])
-    before, behind = 3 * rows[:, 1:-1] + rows[:, :-2] + 8, 3 * rows[:, 1:-1] + rows[:, 2:] + 7
-    both = np.stack([before, behind], axis=2).reshape(len(rows), -1)
+    before, after = 3 * rows[:, 1:-1] + rows[:, :-2] + 8, 3 * rows[:, 1:-1] + rows[:, 2:] + 7
+    both = np.stack([before, after], axis=2).reshape(len(rows), -1)
     return np.floor(both / 16)[:height, :width]
 
 
@@ -1378,7 +1381,7 @@ def from_planes(light, blue, red, white, planes, lines, x):
 
 
 def quantise_blocks(plane, table, cosines, waves, strip, other):
-    """By the transform of SciPy, in float64."""
+    """Quantise by the transform of SciPy, in float64."""
     for top, left in itertools.product(*(range(0, size, 8) for size in plane.shape)):
         block = plane[top : top + 8, left : left + 8]
         levels = fft.dctn(block.astype(np.float64), norm="ortho") / table
@@ -1387,7 +1390,7 @@ def quantise_blocks(plane, table, cosines, waves, strip, other):
 
 
 def clipped(values, white, like):
-    """From 0 to white, rounded half up in the precision of the calculation."""
+    """Clip to 0 and white, and round half up in the precision of the calculation."""
     inside = np.clip(values, 0, values.dtype.type(white))
     return inside if like.dtype.kind == "f" else np.floor(inside + values.dtype.type(0.5))
 
@@ -1409,7 +1412,7 @@ def sharpen(x, factor, white, lines, sums):
 
 
 def tiles_of(shape, curves):
-    """The size of a tile; both sides of the image become larger if one is no multiple of its tiles."""
+    """Return the size of a tile; both sides of the image become larger if one is no multiple of its tiles."""
     counts = curves.shape[:2]
     if not any(size % count for size, count in zip(shape, counts, strict=True)):
         return [size // count for size, count in zip(shape, counts, strict=True)]
@@ -1453,7 +1456,7 @@ def apply_curves(grey, curves, low, high, weight, out):
 
 
 def hash_index(count, key):
-    """32 random bits for every index, words held in 64 bits."""
+    """Return 32 random bits for every index, with words held in 64 bits."""
     first, second = (np.uint64(int(key) >> shift & (WORD - 1)) for shift in (0, 32))
     word = np.uint64(WORD - 1)
     bits = (np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B9) + first) & word
@@ -1471,7 +1474,7 @@ def horner(coefficients, x):
 
 
 def normal_pairs(bits):
-    """Box and Muller's method with the polynomials of the kernel."""
+    """Return pairs of normal numbers by Box and Muller's method with the polynomials of the kernel."""
     share = ((bits >> np.uint64(12)).astype(np.float32) + np.float32(0.5)) / np.float32(2**20)
     mantissa, exponent = np.frexp(share)
     # From the square root of a half to that of two.
@@ -1529,7 +1532,7 @@ def design_butterworth(kind, order, low, high, sections):
 
 
 def whole_sections(sections):
-    """Sections as SciPy has them."""
+    """Return sections in SciPy's form."""
     return np.insert(np.atleast_2d(sections), 3, 1.0, axis=1)
 
 
@@ -1555,7 +1558,7 @@ def resample_sinc(x, start, pace, fill, table, weights, out):
 
 
 def frames_of(x, start, hop, count, window, mode):
-    """Frames under a window, from `start` on."""
+    """Return frames under a window, from `start` on."""
     size = len(window)
     after = max(start + (count - 1) * hop + size - len(x), 0)
     padded = np.pad(x.astype(np.float64), (max(-start, 0), after), mode=mode)
@@ -1576,11 +1579,11 @@ def mel_power(
 def stretch(
     x, rate, hop, window, factors, twiddles, memory, bins, spectra, phases, squares, out
 ):  # fmt: skip
-    """librosa.phase_vocoder and librosa.istft, from their definitions."""
+    """Stretch as librosa.phase_vocoder and librosa.istft, from their definitions."""
     size, count = len(window), len(x) // hop + 1
     wide = window.astype(np.float64)
     found = np.fft.rfft(frames_of(x, -(size // 2), hop, count, wide, "constant"), axis=1)
-    # As silence, whose phase is 0, and not one of rounding.
+    # As silence, whose phase is 0, and not the phase of a rounding error.
     found[np.abs(found) < 5e-7 * size * np.max(np.abs(x))] = 0
     found = np.pad(found, ((0, 2), (0, 0)))
     turn, frames = np.angle(found[0]), []
@@ -1613,7 +1616,7 @@ def value_at_rank(keys, rank, counts, found):
 
 
 def warp_coordinates(matrix, shape):
-    """Where the pixels of an image of this shape come from: rows and columns."""
+    """Return the source coordinates of the pixels of an image of this shape: rows and columns."""
     a, b, c, d, e, f, g, h, w = np.array(matrix, np.float64)
     i, j = np.meshgrid(np.arange(shape[0]), np.arange(shape[1]), indexing="ij")
     with np.errstate(all="ignore"):
@@ -1622,7 +1625,7 @@ def warp_coordinates(matrix, shape):
 
 
 def warp_inside(places, size, mode):
-    """Coordinates mirrored at the first and last pixel (1), or brought to them (2); with mode 0 as they are."""
+    """Mirror coordinates at the first and last pixel (1), clamp them (2), or leave them unchanged (0)."""
     last = size - 1
     if mode == 1 and size > 1:
         with np.errstate(invalid="ignore"):
@@ -1633,7 +1636,7 @@ def warp_inside(places, size, mode):
 
 
 def warp_pixels(x, rows, columns, fill):
-    """Pixels at whole coordinates, and the fill colour at those outside."""
+    """Return pixels at whole coordinates, and the fill colour at those outside."""
     inside = (rows >= 0) & (rows < x.shape[0]) & (columns >= 0) & (columns < x.shape[1])
     found = x[np.where(inside, rows, 0).astype(int), np.where(inside, columns, 0).astype(int)]
     return np.where(inside[..., None], found, np.array(fill, x.dtype))
@@ -1646,7 +1649,7 @@ def warp_nearest(x, matrix, mode, fill, lines, places, out):
 
 
 def mixed_pixels(x, rows, columns, fill):
-    """Pixels between others, rounded if they are integers."""
+    """Interpolate between pixels, rounded if they are integers."""
     precision = np.float32 if np.can_cast(x.dtype, np.float32) else np.float64
     with np.errstate(invalid="ignore"):
         top, left = np.floor(rows), np.floor(columns)
@@ -1669,7 +1672,7 @@ def warp_bilinear(x, matrix, mode, fill, lines, places, shares, out):
 
 
 def call_compiled(address, *given):
-    """Call a pass as Numba's own code does: status of the call, and what it returns."""
+    """Call a pass as Numba's own code does; return the status of the call, and the result."""
     if config.DISABLE_JIT:
         x, out, parameters, scratch, key, *rest = given
         key = int(key) % DOUBLE_WORD
@@ -1682,7 +1685,7 @@ def call_compiled(address, *given):
 
 
 def turned(key, held, turns):
-    """A key inside of loops."""
+    """Fold the counters of loops into a key."""
     key %= 1 << 64
     for turn in range(turns):
         key = fold(key, held[samples.TURNS + turn])
@@ -1696,11 +1699,11 @@ def run_samples(
     rows = words_at(table, instructions * samples.WIDTH).reshape(-1, samples.WIDTH)
     held = words_at(memory - 8 * count, count)[::-1]
     first = words_at(registers, count)
-    held[:] = np.where(first == samples.NOTHING, 0, memory + first)
+    held[:] = np.where(first == samples.UNSET, 0, memory + first)
     assert fetcher == 0
     for i in range(len(addresses)):
         held[samples.ROW], held[samples.TARGET] = addresses[i], out.ctypes.data + i * pitch
-        held[samples.BESIDE] = boxes[i] if len(boxes) else 0
+        held[samples.BOXES_ROW] = boxes[i] if len(boxes) else 0
         at = 0
         while at < instructions:
             kind, *given = (int(word) for word in rows[at])
@@ -1710,14 +1713,14 @@ def run_samples(
                 progress[1] = at - 1
                 function, x, target, block, sizes, own, turns, draws = given
                 state = fold(turned(own, held, turns), positions[i]) if draws else 0
-                length = lengths[i] if len(lengths) else samples.MOST
+                length = lengths[i] if len(lengths) else samples.ANY_LENGTH
                 failed, status = call_compiled(
                     function, held[x], held[target], block, memory, np.uint64(state).astype(np.int64), sizes, length
                 )  # fmt: skip
                 if failed or status:
                     progress[3] = passes.RAISED if failed else status
                     return
-            elif kind in (samples.COPY, samples.SETTLE):
+            elif kind in (samples.COPY, samples.COPY_IF_APART):
                 ctypes.memmove(int(held[given[1]]), int(held[given[0]]), given[2])
             elif kind == samples.START:
                 state = fold(turned(given[1], held, given[2]), positions[i])
@@ -1741,7 +1744,7 @@ def run_samples(
             elif kind == samples.NEXT:
                 held[given[0]] += 1
                 at = given[1]
-            elif kind == samples.MARK:
+            elif kind == samples.FILL:
                 ctypes.memset(int(held[given[0]]), int(progress[2]), given[1])
 
 

@@ -1,1 +1,1 @@
-"""Peers in environments of their own: one worker per peer, which speaks JSON lines."""
+"""Peers in environments of their own: one worker per peer, which answers JSON lines."""

@@ -1,7 +1,7 @@
-"""AlbumentationsX as a contestant of the catalogue; see per_image.py for how it is asked.
+"""AlbumentationsX as a contestant of the catalogue; see per_image.py for the requests.
 
-An op is called by itself, not in a Compose, which takes longer; pipelines are a Compose. OpenCV's own threads are off:
-the threads are over images.
+An op is called by itself, not in a Compose, which takes longer; pipelines are a Compose. OpenCV's own threads are off,
+because the images are divided among threads.
 
 Run in its own environment, as `python -m benchmarks.peers.albumentations_worker`.
 """
@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-# Before it is imported: it reports home otherwise.
+# Before the import: it sends telemetry otherwise.
 os.environ |= {"ALBUMENTATIONS_NO_TELEMETRY": "1", "ALBUMENTATIONS_OFFLINE": "1"}
 
 import albumentations as A  # noqa: N812 - as its users write it
@@ -23,12 +23,12 @@ from benchmarks.peers.worker import serve
 
 
 def exactly(value: Any) -> tuple[Any, Any]:
-    """A range of one number."""
+    """Return a range of one number."""
     return value, value
 
 
 def around(amount: float) -> tuple[float, float]:
-    """Factors from 1 - amount to 1 + amount."""
+    """Return factors from 1 - amount to 1 + amount."""
     return 1 - amount, 1 + amount
 
 
@@ -39,7 +39,7 @@ def jitter(
 
 
 def factor(name: str) -> A.ColorJitter:
-    """One of the factors of ColorJitter alone."""
+    """Return ColorJitter with only one of its factors."""
     others = {f"{part}_range": (1, 1) for part in ("brightness", "contrast", "saturation")}
     return A.ColorJitter(
         **{**others, "hue_range": (0, 0), f"{name}_range": exactly(of.FACTOR)}, p=1
@@ -157,7 +157,7 @@ def simclr() -> list[Any]:
 
 
 def rand_augment() -> list[Any]:
-    """It has no RandAugment: its ops, at that magnitude of 30, of which two are taken."""
+    """Return a substitute of RandAugment, which it lacks: two of its ops, at that magnitude of 30."""
     part = of.MAGNITUDE / 30
     both = (-part, part)
 

@@ -1,4 +1,4 @@
-"""How much of each op of the catalogue: the same numbers for all contestants."""
+"""Amounts of each op of the catalogue: the same numbers for all contestants."""
 
 import math
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from benchmarks.rows import Array
 
-SIZE = 224  # of the images an op is measured on
-LARGE = 256  # of the images a pipeline begins with
+SIZE = 224  # pixels of the images on which an op is measured
+LARGE = 256  # pixels of the images at the beginning of a pipeline
 
-# Fixed, so that everybody does the same work and results can be compared.
+# Fixed, so that all contestants do the same work and results can be compared.
 DEGREES = 15.0
 AFFINE_DEGREES = 10.0
 TRANSLATE = 0.1  # of the width, and of the height
@@ -41,7 +41,7 @@ DOWNSCALE = 0.25
 QUALITY = 75
 LENS = 0.3  # of OpticalDistortion
 
-# Of what is drawn.
+# Amounts of random ops.
 JITTER = 0.4
 DISTORTION = 0.2  # how far corners move, as a part of half the image
 ELASTIC = 8.0  # how far knots move, in pixels
@@ -67,7 +67,7 @@ JITTER_SCALE = (0.5, 2.0)
 FOG, FOG_ALPHA = (0.3, 1.0), 0.08
 SHADOW, SHADOWS = 0.5, (1, 2)
 
-# Of sounds.
+# Amounts of audio ops.
 SAMPLE_RATE = 16000
 MOMENTS = 3 * SAMPLE_RATE
 NOISES, ROOMS = 16, 16  # recordings
@@ -83,7 +83,7 @@ DECIBELS = 10.0
 LEVELS = 256
 N_FFT, HOP = 400, 160
 
-# Of the pipelines.
+# Amounts of the pipelines.
 SIMCLR_JITTER = (0.8, 0.8, 0.8, 0.2)
 SIMCLR_JITTERED = 0.8
 SIMCLR_GREY = 0.2
@@ -102,7 +102,7 @@ SEPIA = np.array([[0.393, 0.769, 0.189], [0.349, 0.686, 0.168], [0.272, 0.534, 0
 
 
 def motion_line() -> Array:
-    """The weights of MotionBlur: a line of one pixel in every column."""
+    """Return the weights of MotionBlur: a line of one pixel in every column."""
     weights = np.zeros((LINE, LINE), np.float32)
     middle = LINE // 2
     for step in range(-middle, middle + 1):
@@ -112,16 +112,16 @@ def motion_line() -> Array:
 
 
 def disc() -> Array:
-    """The weights of Defocus."""
+    """Return the weights of Defocus."""
     rows, columns = np.mgrid[-DISC : DISC + 1, -DISC : DISC + 1]
     inside = (rows**2 + columns**2 <= DISC**2).astype(np.float32)
     return inside / inside.sum()
 
 
 def affine_matrix() -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """The fixed affine map, from the input's (x, y) to the output's: shear, scale and turn about the centre, move.
+    """Return the affine map of (x, y) from input to output: shear, scale and turn about the centre, move.
 
-    As torchvision composes it, but turning counter-clockwise.
+    The order is that of torchvision, but it turns counter-clockwise.
     """
     angle, shear = math.radians(-AFFINE_DEGREES), math.tan(math.radians(SHEAR))
     a, c = AFFINE_SCALE * math.cos(angle), AFFINE_SCALE * math.sin(angle)

@@ -1,4 +1,4 @@
-"""NumPy, SciPy, librosa and pyloudnorm by hand as a contestant of the catalogue; see per_image.py for how it is asked.
+"""NumPy, SciPy, librosa and pyloudnorm by hand as a contestant of the catalogue; see per_image.py for the requests.
 
 Run in the environment of pedalboard, as `python -m benchmarks.peers.audio_by_hand_worker`.
 """
@@ -125,12 +125,12 @@ def scale_rows(x: Array, steps: int) -> Array:
 
 def time_warp(x: Array, random: Random) -> Array:
     centre = random.integers(of.WARP, len(x) - of.WARP)
-    place = random.integers(centre - of.WARP + 1, centre + of.WARP + 1)
+    place = int(random.integers(centre - of.WARP + 1, centre + of.WARP + 1))
     return np.concatenate([scale_rows(x[:centre], place), scale_rows(x[centre:], len(x) - place)])
 
 
 def drawn(function: Callable[[Array, Random], Array]) -> Maker:
-    """Of a function that draws: each thread has numbers of its own."""
+    """Return a maker for a function that draws: each thread has a generator of its own."""
 
     def maker() -> Callable[[Array], Array]:
         random = np.random.default_rng()
@@ -168,7 +168,7 @@ MAKERS: dict[str, Maker] = {
 
 
 class Sounds(Session):
-    """Ops that draw from recordings have these from the files of the run."""
+    """Session whose ops draw recordings from the files of the run."""
 
     def open(self, files: dict[str, str]) -> dict[str, Any]:
         """Load all samples."""

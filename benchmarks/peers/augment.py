@@ -1,7 +1,7 @@
-"""Augmentations of one image by OpenCV and NumPy: what people write where a loader has none of its own.
+"""Augmentations of one image by OpenCV and NumPy, as people write them where a loader has none.
 
-OpenCV where it has the op, tables for functions of one value. Who calls them turns its own threads
-off (`cv2.setNumThreads(1)`): the threads or processes are over images.
+OpenCV does an op if it has it; functions of one value are tables. The caller turns OpenCV's own threads off
+(`cv2.setNumThreads(1)`), because the images are divided among threads or processes.
 """
 
 import math
@@ -45,7 +45,7 @@ def saturation(image: Array, factor: float) -> Array:
 
 
 def hue(image: Array, amount: float) -> Array:
-    """In OpenCV's half degrees, by a table."""
+    """Turn the hue in OpenCV's half degrees, by a table."""
     hsv = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)
     turned = ((VALUES + 180 * amount) % 180).astype(np.uint8)
     hsv[..., 0] = cv2.LUT(hsv[..., 0], turned)
@@ -67,7 +67,7 @@ def blur(image: Array, sigma: float, size: int) -> Array:
 
 
 def window(random: Random, size: int, area: tuple[float, float]) -> tuple[slice, slice]:
-    """The part that RandomResizedCrop takes, drawn as torchvision does."""
+    """Draw the window of RandomResizedCrop, as torchvision does."""
     for _ in range(10):
         target = size * size * random.uniform(*area)
         ratio = math.exp(random.uniform(math.log(of.RATIO[0]), math.log(of.RATIO[1])))
@@ -83,7 +83,7 @@ def resized_crop(image: Array, random: Random, area: tuple[float, float] = of.AR
 
 
 def normalize(image: Array) -> Array:
-    """As an affine map of colours in OpenCV, the fastest way found."""
+    """Normalise by an affine map of colours in OpenCV, the fastest way found."""
     return cv2.transform(image.astype(np.float32), NORMALIZE)
 
 
@@ -112,7 +112,7 @@ def simclr(image: Array, random: Random) -> Array:
     return normalize(image)
 
 
-# The chains of the workloads, of one image.
+# The chains of the workloads, for one image.
 CHAINS: dict[str, Callable[[Array, Random], Array]] = {
     "cifar": cifar,
     "imagenet": imagenet,

@@ -1,7 +1,7 @@
-"""NumPy and OpenCV by hand as a contestant of the catalogue; see per_image.py for how it is asked.
+"""NumPy and OpenCV by hand as a contestant of the catalogue; see per_image.py for the requests.
 
-What people write who want it fast: OpenCV where it has the op, PyTorch and Pillow for antialiasing, tables for
-functions of one value, NumPy for the rest. Their own threads are off: the threads are over images.
+This is the code of people who want speed: OpenCV if it has the op, PyTorch and Pillow for antialiasing, tables for
+functions of one value, NumPy for the rest. Their own threads are off, because the images are divided among threads.
 
 Run by the Python of AlbumentationsX's environment, as `python -m benchmarks.peers.by_hand_worker` in the repository.
 """
@@ -79,7 +79,7 @@ def elastic(image: Array, random: Random) -> Array:
 
 
 def by_channel(image: Array, tables: list[Array]) -> Array:
-    """A table for each channel."""
+    """Apply a table to each channel."""
     return cv2.LUT(image, np.stack(tables, axis=-1)[None])
 
 
@@ -93,7 +93,7 @@ def autocontrast(image: Array) -> Array:
 
 
 def equalize(image: Array) -> Array:
-    """As Pillow does."""
+    """Equalise as Pillow does."""
     tables = []
     for channel in range(3):
         counts = (
@@ -180,8 +180,12 @@ def crop(image: Array, top: int, left: int) -> Array:
     return image[top : top + of.CROP, left : left + of.CROP].copy()
 
 
+def pad(image: Array, margin: int) -> Array:
+    return cv2.copyMakeBorder(image, margin, margin, margin, margin, cv2.BORDER_CONSTANT)
+
+
 def zoom_out(image: Array, random: Random) -> Array:
-    """The image anywhere on a larger canvas, which becomes as large as the image."""
+    """Place the image anywhere on a larger canvas, and shrink that to the size of the image."""
     size = int(of.SIZE * of.SIDES)
     canvas = np.zeros((size, size, 3), np.uint8)
     top, left = random.integers(0, size - of.SIZE + 1, 2)
@@ -190,7 +194,7 @@ def zoom_out(image: Array, random: Random) -> Array:
 
 
 def torch_resize(image: Array, size: int, mode: str) -> Array:
-    """By PyTorch, whose antialiasing is that of Pillow and torchvision, and faster than both."""
+    """Resize by PyTorch, whose antialiasing is that of Pillow and torchvision, and faster than both."""
     planes = torch.from_numpy(image).permute(2, 0, 1)[None]
     made = functional.interpolate(planes, (size, size), mode=mode, antialias=True)
     return made[0].permute(1, 2, 0).numpy()
@@ -202,7 +206,7 @@ def antialiased_crop(image: Array, random: Random) -> Array:
 
 
 def area_crop(image: Array, random: Random) -> Array:
-    """As FFCV has it."""
+    """Crop and resize by areas, as FFCV does."""
     part = image[window(random, len(image), of.AREA)]
     return cv2.resize(part, (of.RESIZED, of.RESIZED), interpolation=cv2.INTER_AREA)
 
@@ -247,7 +251,7 @@ def fancy_pca(image: Array, random: Random) -> Array:
 
 
 def photometric_distort(image: Array, random: Random) -> Array:
-    """As torchvision has it, with its defaults."""
+    """Distort as torchvision does, with its defaults."""
     later = random.random() < 0.5
     if random.random() < 0.5:
         image = brightness(image, random.uniform(0.875, 1.125))
@@ -270,7 +274,7 @@ def multiply_values(image: Array, random: Random) -> Array:
 
 
 def shot_noise(image: Array, random: Random) -> Array:
-    """Of means below 60 tables of the distribution are small: one row for each of 256 values."""
+    """Draw by tables: below means of 60 the distribution needs one small row for each of 256 values."""
     photons = random.uniform(*of.PHOTONS)
     counts = random.poisson(image * np.float32(photons / 255))
     return cv2.convertScaleAbs(counts.astype(np.float32), alpha=255 / photons)
@@ -286,10 +290,12 @@ def downscale(image: Array) -> Array:
 
 
 def jpeg(image: Array) -> Array:
-    """The order of channels decides their weights, so they are turned around and back."""
+    """Encode and decode; the channels are reversed before and after, because their order decides their weights."""
     blue_first = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
     _, encoded = cv2.imencode(".jpg", blue_first, (cv2.IMWRITE_JPEG_QUALITY, of.QUALITY))
-    return cv2.cvtColor(cv2.imdecode(encoded, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+    decoded = cv2.imdecode(encoded, cv2.IMREAD_COLOR)
+    assert decoded is not None  # None is for damaged bytes
+    return cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
 
 
 def stretched_axis(random: Random) -> Array:
@@ -308,7 +314,7 @@ def grid_distortion(image: Array, random: Random) -> Array:
 
 
 def lens() -> tuple[Array, Array]:
-    """Albumentations' camera model, of an amount that is fixed: maps that are made once."""
+    """Make the maps of Albumentations' camera model once, for a fixed amount."""
     camera = np.array([[of.SIZE, 0, CENTRE[0]], [0, of.SIZE, CENTRE[1]], [0, 0, 1]])
     distortion = np.array([of.LENS, of.LENS, 0, 0, 0])
     return cv2.initUndistortRectifyMap(camera, distortion, None, camera, WHOLE, cv2.CV_32FC1)
@@ -330,7 +336,7 @@ def scale_jitter(image: Array, random: Random) -> Array:
 
 
 def fog(image: Array, random: Random) -> Array:
-    """Discs drawn one over the other, then a blur, as Albumentations does it."""
+    """Draw discs one over the other, then blur, as Albumentations does."""
     strength = random.uniform(*of.FOG)
     opacity = of.FOG_ALPHA * strength
     region, largest = (
@@ -380,7 +386,7 @@ def shadow(image: Array, random: Random) -> Array:
 
 
 def drawn(function: Callable[[Array, Random], Array]) -> Maker:
-    """Of a function that draws: each thread has numbers of its own."""
+    """Return a maker for a function that draws: each thread has a generator of its own."""
 
     def maker() -> Image:
         random = np.random.default_rng()
@@ -435,7 +441,7 @@ MAKERS: dict[str, Maker] = {
     "RandomErasing": drawn(erase),
     "RandomCrop": drawn(lambda image, random: crop(image, *random.integers(0, SPARE, 2))),
     "CenterCrop": fixed(lambda image: crop(image, MARGIN, MARGIN)),
-    "Pad": fixed(lambda image: cv2.copyMakeBorder(image, *[of.PADDING] * 4, cv2.BORDER_CONSTANT)),
+    "Pad": fixed(lambda image: pad(image, of.PADDING)),
     "RandomFlip": fixed(lambda image: cv2.flip(image, 1)),
     "Resize": fixed(lambda image: cv2.resize(image, (of.RESIZED, of.RESIZED))),
     "RandomResizedCrop": drawn(resized_crop),
@@ -444,9 +450,7 @@ MAKERS: dict[str, Maker] = {
     "ToFloat": fixed(lambda image: np.multiply(image, np.float32(1 / 255), dtype=np.float32)),
     "Cast": fixed(lambda image: image.astype(np.float32)),
     "LetterBox": fixed(letter_box),
-    "PadIfNeeded": fixed(
-        lambda image: cv2.copyMakeBorder(image, *[SPREAD] * 4, cv2.BORDER_CONSTANT)
-    ),
+    "PadIfNeeded": fixed(lambda image: pad(image, SPREAD)),
     "Resize antialias": fixed(lambda image: torch_resize(image, of.RESIZED, "bilinear")),
     "Resize area": fixed(
         lambda image: cv2.resize(image, (of.RESIZED, of.RESIZED), interpolation=cv2.INTER_AREA)
@@ -464,7 +468,10 @@ MAKERS: dict[str, Maker] = {
     "RandomBrightnessContrast": fixed(
         lambda image: cv2.convertScaleAbs(image, alpha=1 + of.BRIGHTNESS, beta=255 * of.BRIGHTNESS)
     ),
-    "RGBShift": fixed(lambda image: cv2.add(image, (of.SHIFT, of.SHIFT, of.SHIFT, 0))),
+    "RGBShift": fixed(
+        # The stubs of OpenCV know no scalars.
+        lambda image: cv2.add(image, (of.SHIFT, of.SHIFT, of.SHIFT, 0))  # type: ignore[call-overload]
+    ),
     "Sepia": fixed(lambda image: cv2.transform(image, of.SEPIA)),
     "FancyPCA": drawn(fancy_pca),
     "PhotometricDistort": drawn(photometric_distort),
@@ -489,13 +496,13 @@ MAKERS: dict[str, Maker] = {
 def moved(
     a: float = 1, b: float = 0, x: float = 0, c: float = 0, d: float = 1, y: float = 0
 ) -> Any:
-    """An affine map about the centre."""
+    """Return an affine map about the centre."""
     centre = CENTRE[0]
     return np.array([[a, b, centre + x - (a + b) * centre], [c, d, centre + y - (c + d) * centre]])
 
 
 def rand_augment(image: Array, random: Random) -> Array:
-    """The ops and ranges of torchvision's RandAugment."""
+    """Apply the ops and ranges of torchvision's RandAugment."""
     image = resized_crop(image, random)
     if random.random() < 0.5:
         image = cv2.flip(image, 1)
@@ -523,7 +530,7 @@ def rand_augment(image: Array, random: Random) -> Array:
         elif choice == 9:
             image = sharpness(image, factor)
         elif choice == 10:
-            image = image & np.uint8(256 - (1 << round(4 * part)))
+            image = np.bitwise_and(image, np.uint8(256 - (1 << round(4 * part))))
         elif choice == 11:
             image = cv2.LUT(
                 image, table(np.where(255 * (1 - part) <= VALUES, 255 - VALUES, VALUES))

@@ -1,4 +1,4 @@
-"""Cyreal as a contestant, over data in memory; see worker.py for how it is asked.
+"""Cyreal as a contestant, over data in memory; see worker.py for the requests.
 
 {"do": "open", "rows": 60000, "shape": [28, 28], "batch_size": 128}
 {"do": "first", "jitted": false}    a new loader -> {"seconds": ...} of its first epoch, with compilation
@@ -29,7 +29,7 @@ def body(total: Any, batch: Any, mask: Any) -> Any:  # noqa: ARG001
 
 
 class Session:
-    """The loaders of one benchmark run."""
+    """Loaders of one benchmark run."""
 
     def open(self, rows: int, shape: list[int], batch_size: int) -> dict[str, Any]:
         """Make the data."""

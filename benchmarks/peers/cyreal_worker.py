@@ -1,4 +1,4 @@
-"""Cyreal as a contestant; see worker.py for how it is asked.
+"""Cyreal as a contestant; see worker.py for the requests.
 
 A jitted `loader.next`, as in its documentation: `iterate` takes seconds per batch, and `scan_epoch` hands no batch to
 Python. The data goes through one XLA program, so that workers make no difference. Batches are jax.Arrays.
@@ -29,7 +29,7 @@ SMALL_BYTES = 10_000
 
 
 def sample_function(work: Workload) -> tuple[int, Callable[[int], Batch]]:
-    """How many samples there are, and the function that reads one: what a DiskSource asks for."""
+    """Return the number of samples, and the function that reads one for a DiskSource."""
     if work.kind == "windows":
         windows = Windows(work)
         return len(windows), windows.__getitem__
@@ -60,7 +60,7 @@ class Cyreal(Session):
             raise CannotError(
                 "Cyreal has no crop and no flip: its transforms draw nothing at random"
             )
-        # Batches that reach into the next epoch, its default: of a padded one a part is no data.
+        # Batches that reach into the next epoch, its default: a part of a padded one is not data.
         self.loader = DataLoader(
             [
                 source_of(self.work),
@@ -85,7 +85,7 @@ class Cyreal(Session):
     def close(self) -> None:
         # The compiled program holds the data.
         del self.loader, self.following
-        jax.clear_caches()  # type: ignore[no-untyped-call]
+        jax.clear_caches()
 
     def _batches(self, seed: int) -> Iterator[Batch]:
         state = self.loader.init_state(jax.random.key(seed))

@@ -1,6 +1,6 @@
 """DALI on the CPU as a contestant of the catalogue, in batches of all images that it need not copy.
 
-It is asked as per_image.py says, and runs so many batches.
+The requests are those of per_image.py; a round is a batch.
 
 Run in DALI's environment, as `python -m benchmarks.peers.dali_catalogue_worker`.
 """
@@ -31,14 +31,14 @@ def factor(amount: float) -> Any:
 
 
 def table(values: Any) -> Callable[[Any], Any]:
-    """A function of one value."""
+    """Return a function that looks values up in a table."""
     entries = np.clip(np.round(values), 0, 255).tolist()
     keys = VALUES.tolist()
     return lambda image: fn.lookup_table(image, keys=keys, values=entries, dtype=types.UINT8)
 
 
 def warp(image: Any, matrix: Any) -> Any:
-    """By a map from the input to the output."""
+    """Warp by a map from the input to the output."""
     return fn.warp_affine(image, matrix=matrix, inverse_map=False, fill_value=0, interp_type=LINEAR)
 
 
@@ -48,13 +48,13 @@ def scaled() -> list[float]:
 
 
 def affine() -> list[float]:
-    """As DALI counts: pixels have their centres at halves."""
+    """Return the affine map in DALI's coordinates: pixels have their centres at halves."""
     (a, b, x), (c, d, y) = of.affine_matrix()
     return [a, b, x + 0.5 - (a + b) / 2, c, d, y + 0.5 - (c + d) / 2]
 
 
 def contrast(image: Any, amount: Any) -> Any:
-    """About the mean of the grey image."""
+    """Change the contrast about the mean of the grey image."""
     mean = fn.reductions.mean(image, axis_names="HW", keep_dims=True)
     weights = types.Constant(np.array([0.299, 0.587, 0.114], np.float32))
     centre = fn.reductions.sum(mean * weights)
@@ -62,7 +62,7 @@ def contrast(image: Any, amount: Any) -> Any:
 
 
 def homographies() -> list[Any]:
-    """Maps of the image to a corner each drawn near its own, one for each of a batch."""
+    """Draw the homographies of a batch, which move each corner of an image near its own place."""
     random = np.random.default_rng(0)
     corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]], float) * of.SIZE
     inwards = np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]], float)
@@ -79,7 +79,7 @@ def homographies() -> list[Any]:
 
 
 def perspective(image: Any) -> Any:
-    """By maps that were drawn beforehand."""
+    """Warp by homographies that were drawn beforehand."""
     matrices = homographies()
     matrix = fn.external_source(source=lambda: matrices, batch=True, no_copy=True)
     return fn.experimental.warp_perspective(
@@ -88,7 +88,7 @@ def perspective(image: Any) -> Any:
 
 
 def quarter_turned(image: Any) -> Any:
-    """It has no other op for quarter turns."""
+    """Rotate by quarter turns, for which it has no other op."""
     angle = fn.random.uniform(values=[0.0, 90.0, 180.0, 270.0])
     return fn.rotate(image, angle=angle, keep_size=True, fill_value=0, interp_type=LINEAR)
 
@@ -99,7 +99,7 @@ def dropped(image: Any) -> Any:
 
 
 def erased(image: Any) -> Any:
-    """Of a size drawn alike; the ratio is left to the sides."""
+    """Erase a box whose size is drawn as by the others; the ratio follows from the sides."""
     side = uniform(of.ERASED[0] ** 0.5, of.ERASED[1] ** 0.5, shape=[2])
     return fn.erase(
         image,
@@ -123,7 +123,7 @@ def normalized(image: Any, **arguments: Any) -> Any:
 
 
 def resized_crop(image: Any) -> Any:
-    """Without antialiasing, which the others do not do; it is faster."""
+    """Crop and resize without antialiasing, which the others do not have; it is faster."""
     return fn.random_resized_crop(
         image,
         size=[of.SIZE, of.SIZE],
@@ -146,12 +146,12 @@ def twisted(image: Any, amounts: tuple[float, float, float, float]) -> Any:
 
 
 def padded(image: Any, size: tuple[int, int]) -> Any:
-    """In the middle of a black image."""
+    """Pad with black around the middle."""
     return fn.crop(image, crop=list(size), out_of_bounds_policy="pad", fill_values=0)
 
 
 def holed(image: Any) -> Any:
-    """As many holes as there are on average: their number is one for a batch here."""
+    """Erase as many holes as there are on average, because DALI has one number per batch."""
     count = round(sum(of.HOLES) / 2)
     return fn.erase(
         image,
@@ -164,7 +164,7 @@ def holed(image: Any) -> Any:
 
 
 def sepia(image: Any) -> Any:
-    """As a map of coordinates, which colours are to it."""
+    """Apply sepia as an op for coordinates, which treats colours alike."""
     flat = fn.reshape(image, shape=[-1, 3], layout="")
     made = fn.coord_transform(flat, M=of.SEPIA.reshape(-1).tolist(), dtype=types.UINT8)
     return fn.reshape(made, shape=[of.SIZE, of.SIZE, 3], layout="HWC")
@@ -274,7 +274,7 @@ OPS: dict[str, Callable[[Any], Any]] = {
 
 
 def log_mel(sound: Any) -> Any:
-    """Frames become columns in it, which are turned to rows as everybody has them."""
+    """Compute a log mel spectrogram; DALI's frames are columns, and are transposed to rows as those of the others."""
     spectrum = fn.spectrogram(
         sound, nfft=of.N_FFT, window_length=of.N_FFT, window_step=of.HOP, power=2
     )
@@ -294,7 +294,7 @@ SOUNDS: dict[str, Callable[[Any], Any]] = {
 
 @pipeline_def
 def op_pipeline(case: str, source: Any) -> Any:
-    """One op."""
+    """Return a pipeline of one op."""
     if case in SOUNDS:
         return SOUNDS[case](fn.external_source(source=source, batch=True, no_copy=True))
     return OPS[case](given(source))
@@ -306,7 +306,7 @@ def given(source: Any) -> Any:
 
 @pipeline_def(enable_conditionals=True)
 def simclr_pipeline(source: Any) -> Any:
-    """Turning the colours to grey is a saturation of 0, and so part of the same pass."""
+    """Return the SimCLR pipeline; turning to grey is a saturation of 0, and so part of the same pass."""
     image = given(source)
     image = resized_crop(image)
     brightness, contrasted, saturation, hue = of.SIMCLR_JITTER
@@ -329,7 +329,7 @@ def simclr_pipeline(source: Any) -> Any:
 
 @pipeline_def(enable_conditionals=True)
 def rand_augment_pipeline(source: Any) -> Any:
-    """Its own RandAugment."""
+    """Return a pipeline with DALI's own RandAugment."""
     image = given(source)
     image = resized_crop(image)
     image = rand_augment.rand_augment(
@@ -340,7 +340,7 @@ def rand_augment_pipeline(source: Any) -> Any:
 
 @pipeline_def(enable_conditionals=True)
 def segmentation_pipeline(source: Any) -> Any:
-    """The same draws for image and mask."""
+    """Return a pipeline with the same draws for image and mask."""
     image, mask = fn.external_source(
         source=source, num_outputs=2, batch=True, layout=["HWC", "HWC"], no_copy=True
     )
@@ -372,7 +372,7 @@ def segmentation_pipeline(source: Any) -> Any:
 
 @pipeline_def(enable_conditionals=True)
 def auto_augment_pipeline(source: Any) -> Any:
-    """Its own AutoAugment."""
+    """Return a pipeline with DALI's own AutoAugment."""
     return auto_augment.auto_augment_image_net(
         given(source), shape=[of.SIZE, of.SIZE], fill_value=0
     )
@@ -380,7 +380,7 @@ def auto_augment_pipeline(source: Any) -> Any:
 
 @pipeline_def(enable_conditionals=True)
 def trivial_augment_pipeline(source: Any) -> Any:
-    """Its own TrivialAugment."""
+    """Return a pipeline with DALI's own TrivialAugment."""
     return trivial_augment.trivial_augment_wide(
         given(source), shape=[of.SIZE, of.SIZE], fill_value=0
     )
@@ -396,7 +396,7 @@ CHAINS = {
 
 
 class Session:
-    """The pipelines of one benchmark run."""
+    """Pipelines of one benchmark run."""
 
     def open(self, files: dict[str, str]) -> dict[str, Any]:
         """Load all samples."""
@@ -406,7 +406,7 @@ class Session:
         return {"cases": [*OPS, *SOUNDS, *CHAINS]}
 
     def result(self, case: str, inputs: list[str], file: str) -> dict[str, Any]:
-        """Save what becomes of all samples."""
+        """Save the results of all samples."""
         out = self._pipeline(case, inputs, 1).run()[0]
         np.save(file, np.stack([np.array(out.at(place)) for place in range(len(out))]))
         return {}

@@ -1,7 +1,7 @@
-"""DALI on the CPU, fed by an external source; see worker.py for how it is asked.
+"""DALI on the CPU, fed by an external source; see worker.py for the requests.
 
-Its readers want a file per row, or a format that they read from the front and shuffle within a buffer: a single file
-of rows is given to it by NumPy, as its documentation shows. `workers` are the threads its ops run in.
+Its readers require a file per row, or a format that they read from the front and shuffle within a buffer. So NumPy
+feeds it the rows of a single file, as its documentation shows. `workers` are the threads of its ops.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ Fields = tuple[Any, Any]
 
 
 def rows_of(work: Workload) -> Iterator[Fields]:
-    """Shuffled batches without end, as one array or as a list of rows."""
+    """Yield shuffled batches without end, as one array or as a list of rows."""
     data = np.asarray(np.load(work.data, mmap_mode="r"))
     label = np.asarray(np.load(work.label, mmap_mode="r"))
     for rows in numpy_epochs(work):
@@ -42,7 +42,7 @@ def rows_of(work: Workload) -> Iterator[Fields]:
 
 
 def windows_of(work: Workload) -> Iterator[Fields]:
-    """Stacked by NumPy: about twice as fast as lists of them, for they are small."""
+    """Yield windows stacked by NumPy: about twice as fast as lists of them, because they are small."""
     tokens = np.asarray(np.memmap(work.data, work.dtype, mode="r"))
     length = work.shape[0]
     generator = np.random.default_rng(0)
@@ -53,7 +53,7 @@ def windows_of(work: Workload) -> Iterator[Fields]:
 
 
 def cropped(image: Any) -> Any:
-    """Part of the padded image. `fn.slice` alone pads on all sides and crops in one pass."""
+    """Crop a part of the padded image; `fn.slice` alone pads on all sides and crops in one pass."""
     places = [float(place) for place in range(-PAD, PAD + 1)]
     start = fn.cast(fn.random.uniform(values=places, shape=[2]), dtype=types.INT32)
     return fn.slice(
@@ -67,7 +67,7 @@ def cropped(image: Any) -> Any:
 
 
 def coloured(image: Any) -> Any:
-    """What SimCLR does to colours. Turning them to grey is a saturation of 0, and so part of the same pass."""
+    """Change colours as SimCLR does; turning to grey is a saturation of 0, and so part of the same pass."""
     brightness, contrast, saturation, hue = of.SIMCLR_JITTER
     jittered = fn.random.coin_flip(probability=of.SIMCLR_JITTERED)
     kept = fn.random.coin_flip(probability=1 - of.SIMCLR_GREY)
@@ -81,7 +81,7 @@ def coloured(image: Any) -> Any:
 
 
 def sometimes_blurred(image: Any) -> Any:
-    """Under a condition of DALI's, so that the other half is left alone."""
+    """Blur under a condition of DALI's, so that the other half is unchanged."""
     if fn.random.coin_flip(probability=of.SIMCLR_BLURRED, dtype=types.BOOL):
         sigma = uniform(*of.SIMCLR_SIGMA)
         blurred = fn.gaussian_blur(image, sigma=sigma, window_size=of.SIMCLR_KERNEL)
@@ -92,7 +92,7 @@ def sometimes_blurred(image: Any) -> Any:
 
 @pipeline_def(enable_conditionals=True)
 def pipeline_of(chain: str | None, source: Iterator[Fields]) -> Fields:
-    """The whole chain; flip and normalise are one op."""
+    """Return the pipeline of a whole chain; flip and normalise are one op."""
     layout = ["" if chain is None else "HWC", ""]
     data, label = fn.external_source(source=source, num_outputs=2, batch=True, layout=layout)
     if chain is None:
@@ -104,7 +104,7 @@ def pipeline_of(chain: str | None, source: Iterator[Fields]) -> Fields:
 
 
 def arrays_of(pipeline: Any) -> Batch:
-    """The next batch as contiguous arrays that wrap its memory, which DALI leaves alone as long as they are there."""
+    """Return the next batch as contiguous arrays over DALI's memory, which it keeps as long as they exist."""
     data, label = pipeline.run()
     return np.asarray(data.as_tensor()), np.asarray(label.as_tensor())
 
@@ -124,7 +124,7 @@ class DALI(Session):
             self.running = DALIGenericIterator(self.running, ["data", "label"])
 
     def epoch(self) -> Iterator[Batch]:
-        # A new one, for a source begins with the first batch of an epoch.
+        # A new one, because a source begins with the first batch of an epoch.
         pipeline = self._pipeline()
         return (arrays_of(pipeline) for _ in range(batches_per_epoch(self.work)))
 
@@ -136,7 +136,7 @@ class DALI(Session):
                 yield arrays_of(self.running)
 
     def close(self) -> None:
-        # It ends its threads when nothing refers to it any more.
+        # It ends its threads when no reference to it is left.
         self.running = None
 
     def _pipeline(self) -> Any:

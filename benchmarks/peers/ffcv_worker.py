@@ -1,7 +1,7 @@
-"""FFCV over a .beton file in the page cache; see worker.py for how it is asked.
+"""FFCV over a .beton file in the page cache; see worker.py for the requests.
 
-Settings are what its performance guide recommends where data fits into memory: `os_cache=True` and
-`OrderOption.RANDOM`. `workers` are the threads of its compiled code; with none given it would take all cores.
+Settings are those that its performance guide recommends if data fits into memory: `os_cache=True` and
+`OrderOption.RANDOM`. `workers` are the threads of its compiled code; without a number it would use all cores.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def is_image(work: Workload) -> bool:
 
 
 def field_of(work: Workload) -> Any:
-    """The field of FFCV for rows like these.
+    """Return the field of FFCV for such rows.
 
     NDArrayField is the field for arrays, and its decoder is serial: FFCV marks `is_parallel` on the decoders of
     RGBImageField only. An uncompressed RGBImageField is the same bytes, copied in parallel. Numbers it keeps in its
@@ -58,7 +58,7 @@ def field_of(work: Workload) -> Any:
 
 
 def operations_of(work: Workload) -> list[Any]:
-    """Decoder and chain in FFCV's compiled ops, up to NumPy arrays.
+    """Return the decoder and chain in FFCV's compiled ops, up to NumPy arrays.
 
     Measured against it: `RandomTranslate` before the flip, and the recipe of its CIFAR example, which converts
     and normalises in torch. Both are slower.
@@ -75,7 +75,7 @@ def operations_of(work: Workload) -> list[Any]:
 
 
 def lacking(work: Workload) -> str | None:
-    """What FFCV lacks for a workload, if it lacks anything."""
+    """Return the reason why FFCV cannot do a workload; None if it can."""
     if work.chain == "simclr":
         return "FFCV has no ops for SimCLR: no jitter of the hue, no grey, no blur"
     if work.rows > MOST_ROWS and work.kind == "rows":
@@ -127,7 +127,7 @@ class FFCV(Session):
         if self.running is None:
             return
         self.running.close()
-        # Its thread does not look whether it is closed when it has come to the end of the epoch.
+        # Its thread does not check for closing at the end of the epoch.
         while self.running.is_alive():
             try:
                 self.running.output_queue.get(timeout=0.1)

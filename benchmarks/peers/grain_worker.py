@@ -1,13 +1,13 @@
-"""Grain, asked as all peers are; see worker.py for how.
+"""Grain as a contestant; see worker.py for the requests.
 
-Grain shuffles and batches the numbers of rows, and a map reads what a batch of them names: a user's function is then
-called once per batch. Reading and augmenting row by row, as in its tutorials, passes each row through every stage in
-Python, and took two to four times as long (as long, where records are large); `grain.DataLoader`, which is built on
-the same stages, took longer still.
+Grain shuffles and batches the numbers of rows, and a map reads the rows of a batch: a user's function is then called
+once per batch. Reading and augmenting row by row, as in its tutorials, passes each row through every stage in Python,
+and took two to four times as long (as long, if records are large). `grain.DataLoader`, which is built on the same
+stages, took longer still.
 
-Without workers all is done in the thread that asks. With workers, batches are made in so many threads of
-`to_iter_dataset`, or, if they are of middling size, in so many processes of `mp_prefetch`: these take the GIL out of
-the way, but cost two copies of every batch, and more than a small batch takes to make.
+Without workers all is done in the thread of the caller. With workers, batches are made in so many threads of
+`to_iter_dataset`, or, if they are of middling size, in so many processes of `mp_prefetch`: these avoid the GIL, but
+cost two copies of every batch, and more than a small batch takes to make.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ from benchmarks.peers.worker import Actions, Session, serve
 from benchmarks.rows import Array
 from benchmarks.workloads import Batch, Workload
 
-# Bytes of a batch from which, and up to which, processes were faster than threads.
+# Bytes of a batch between which processes were faster than threads.
 PROCESSES = range(1 << 18, 1 << 23)
 
 
 class Reader:
-    """Reads a batch of rows; made anew in every process, for a mapped array is pickled with its bytes."""
+    """Map that reads a batch of rows; new in every process, because pickling a mapped array copies its bytes."""
 
     def __init__(self, work: Workload) -> None:
         self.work = work
@@ -47,7 +47,7 @@ class Reader:
 
 
 class Augmenter(Reader):
-    """One image after the other, with the generator that Grain seeds for this batch."""
+    """Map that augments one image after the other, with the generator that Grain seeds for this batch."""
 
     def open(self) -> None:
         super().open()
@@ -55,13 +55,13 @@ class Augmenter(Reader):
         self.chain = CHAINS[self.work.chain]
         cv2.setNumThreads(1)
 
-    # A subclass for `random_map`, which hands a generator over.
+    # A subclass for `random_map`, which passes a generator.
     def __call__(self, rows: Array, random: np.random.Generator) -> Batch:  # type: ignore[override]
         return np.stack([self.chain(self.data[row], random) for row in rows]), self.label[rows]
 
 
 class Windows(Reader):
-    """Window k begins at token k."""
+    """Map that reads windows; window k begins at token k."""
 
     def open(self) -> None:
         tokens = np.asarray(np.memmap(self.work.data, self.work.dtype, mode="r"))
@@ -72,7 +72,7 @@ class Windows(Reader):
 
 
 class Records(Reader):
-    """The source is Grain's own, which reads the records of a batch in threads of its own."""
+    """Map over Grain's own source, which reads the records of a batch in threads of its own."""
 
     def open(self) -> None:
         self.source = grain.sources.ArrayRecordDataSource(str(self.work.data))
@@ -98,12 +98,12 @@ class Grain(Session):
         else:
             self.batches = numbers.random_map(Augmenter(work))
         self.processes = self.workers > 0 and _batch_bytes(work) in PROCESSES
-        # Of a worker process: one batch being made, one in its queue, and twice the same where these are merged.
+        # Of a worker process: one batch being made, one in its queue, and the same again where these are merged.
         self.ready = (4 if self.processes else 2) * self.workers
         if self.on_device:
-            # What `device_put` below keeps by default, on the host and on the device, each with one on its way.
+            # `device_put` below keeps these by default, on the host and on the device, each with one on its way.
             self.ready += 8
-        # Shuffled anew in every epoch, as the last batch of each is short.
+        # Shuffled anew in every epoch, because the last batch of each is short.
         self.iterator = iter(self._delivered(self.batches.repeat()))
 
     def epoch(self) -> Iterator[Batch]:
@@ -114,7 +114,7 @@ class Grain(Session):
             iterator.close()
 
     def stream(self) -> Iterator[Batch]:
-        return self.iterator  # type: ignore[no-any-return]
+        return self.iterator
 
     def close(self) -> None:
         self.iterator.close()
@@ -136,7 +136,7 @@ class Grain(Session):
 
 
 def _batch_bytes(work: Workload) -> int:
-    """Of what is delivered: chains make four bytes of one, and crop larger images."""
+    """Return the bytes of a delivered batch: chains make four bytes of one, and crop larger images."""
     if work.chain is None:
         return work.batch_size * work.row_bytes
     size = min(work.shape[0], CROPPED)

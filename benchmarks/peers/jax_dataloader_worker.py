@@ -1,7 +1,7 @@
-"""jax-dataloader as a contestant; see worker.py for how it is asked.
+"""jax-dataloader as a contestant; see worker.py for the requests.
 
-The backend "jax", the only one that is its own: its batches are NumPy arrays, which a training loop gives to JAX. It
-works in the thread that asks, and ignores `num_workers`, so that workers make no difference.
+The backend is "jax", the only one of its own: its batches are NumPy arrays, which a training loop gives to JAX. It
+works in the thread of the caller, and ignores `num_workers`, so that workers make no difference.
 """
 
 from collections.abc import Iterator

@@ -1,14 +1,14 @@
-"""Loadax, asked as all peers are; see worker.py for how.
+"""Loadax as a contestant; see worker.py for the requests.
 
-Without workers it is its `NaiveDataloader`, in the thread that asks; with workers what its `DataloaderBuilder` makes,
-which gets single items in so many threads, with its default of two batches ahead. The items are numbers of rows, and
-the `Batcher` reads all that a batch names at once; only where rows go through a chain are the items what comes out of
-it, so that the threads have that work. Items that are rows, stacked by the `Batcher`, were up to twice as slow.
+Without workers it is its `NaiveDataloader`, in the thread of the caller. With workers it is the loader of its
+`DataloaderBuilder`, which gets single items in so many threads, with its default of two batches ahead. The items are
+numbers of rows, and the `Batcher` reads all rows of a batch at once. Only if rows go through a chain are the items its
+results, so that the threads have that work. Items that are rows, stacked by the `Batcher`, were up to twice as slow.
 
-The order is drawn by NumPy in a dataset of our own: `ShuffledDataset` keeps a list of JAX scalars, with which a loader
-was fifteen to eighty times as slow. Two defects are gone around by a new loader for each epoch, which is stopped
-after its last batch: Loadax never takes a short batch out of its strategy, so that `NaiveDataloader` repeats it without
-end, and the next epoch of `Dataloader` begins with it.
+NumPy draws the order in a dataset of our own: `ShuffledDataset` keeps a list of JAX scalars, with which a loader was
+fifteen to eighty times as slow. A new loader for each epoch, which is stopped after its last batch, avoids two defects:
+Loadax never takes a short batch out of its strategy, so that `NaiveDataloader` repeats it without end, and the next
+epoch of `Dataloader` begins with it.
 """
 
 import threading
@@ -29,7 +29,7 @@ from benchmarks.workloads import Batch
 
 
 class Numbers(loadax.Dataset):  # type: ignore[misc]
-    """Numbers of rows, in the order of one epoch."""
+    """Dataset of the numbers of rows, in the order of one epoch."""
 
     def __init__(self, numbers: Array) -> None:
         self.numbers = numbers
@@ -38,7 +38,7 @@ class Numbers(loadax.Dataset):  # type: ignore[misc]
         return len(self.numbers)
 
     def get(self, index: int) -> Any:
-        # None is how Loadax learns of the end.
+        # None tells Loadax that the data ends.
         return self.numbers[index] if index < len(self.numbers) else None
 
 
@@ -58,7 +58,7 @@ class Loadax(Session):
         if work.chain is not None:
             cv2.setNumThreads(1)
             self.chain = CHAINS[work.chain]
-        # It has two batches of items ahead, and one that is being put together.
+        # It has two batches of items ahead, and one that is being assembled.
         self.ready = 3 if self.workers else 0
         self.random = np.random.default_rng(0)
         self.of_thread = threading.local()
@@ -88,7 +88,7 @@ class Loadax(Session):
     def _dataset(self) -> Any:
         work = self.work
         if work.kind == "windows":
-            # So many that an epoch reads as many tokens as there are: Loadax makes a list of all numbers of items.
+            # As many as needed to read as many tokens as there are: Loadax makes a list of all numbers of items.
             count = work.rows // work.shape[0]
             return Numbers(self.random.integers(0, len(self.windows) - 1, count))
         numbers = Numbers(self.random.permutation(work.rows))

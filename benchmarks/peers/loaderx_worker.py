@@ -1,4 +1,4 @@
-"""loaderx, asked as its peers are; see worker.py for how.
+"""loaderx as a contestant; see worker.py for the requests.
 
 Settings are its defaults, but for two: batches are NumPy arrays, as those of its peers are, unless they are for a
 training loop, and there are as many workers as the peers have.
@@ -33,7 +33,7 @@ CHAINS: dict[str, list[Any]] = {
 
 
 def fields_of(work: Workload) -> Any:
-    """The source of a workload."""
+    """Return the source of a workload."""
     if work.kind == "windows":
         return lx.TokenDataset(work.data, length=work.shape[0], dtype=work.dtype, stride=1)
     if work.kind == "records":
@@ -59,13 +59,13 @@ class Loaderx(Session):
 
     def _loader(self, **options: Any) -> lx.DataLoader:
         work = self.work
-        chains = {} if work.chain is None else {"transforms": {"data": CHAINS[work.chain]}}
+        if work.chain is not None:
+            options["transforms"] = {"data": CHAINS[work.chain]}
         return lx.DataLoader(
             self.source,
             batch_size=work.batch_size,
             workers=max(self.workers, 1),
             output="jax" if self.on_device else "numpy",
-            **chains,
             **options,
         )
 

@@ -1,4 +1,4 @@
-"""Rows and windows of mapped files, as datasets that can be pickled: what peers that read Python objects are given."""
+"""Rows and windows of mapped files, as datasets that can be pickled, for peers that read Python objects."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from benchmarks.workloads import Workload
 
 
 class Rows:
-    """Row k of a workload, with its label; mapped anew in every process, since pickling copies a mapped array."""
+    """Dataset of the rows of a workload with labels; mapped in every process, since pickling copies a mapped array."""
 
     def __init__(self, work: Workload) -> None:
         self.work = work
@@ -27,7 +27,7 @@ class Rows:
 
 
 class Windows:
-    """Window k of a file of tokens begins at token k: (inputs, targets)."""
+    """Dataset of the windows of a file of tokens: item k is (inputs, targets) from token k."""
 
     def __init__(self, work: Workload) -> None:
         self.work = work

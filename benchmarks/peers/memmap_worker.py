@@ -1,7 +1,7 @@
-"""What people write themselves: `get_batch` over np.memmap, as in nanoGPT; see worker.py for how it is asked.
+"""By hand: `get_batch` over np.memmap, as in nanoGPT; see worker.py for the requests.
 
-Without workers it is the fifteen lines that everybody has written, in the thread that trains. With workers the same
-function of one image runs in so many threads, into arrays that are made beforehand: NumPy and OpenCV release the GIL.
+Without workers it is the fifteen lines that people usually write, in the thread that trains. With workers the same
+function of one image runs in so many threads, into preallocated arrays: NumPy and OpenCV release the GIL.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from benchmarks.rows import Array
 from benchmarks.workloads import Batch
 
 PART = 16  # samples of a task
-OUTS = 4  # as many arrays as a loader has in use with two batches ahead
+OUTS = 4  # as many arrays as a loader uses with two batches ahead
 
 
 class ByHand(Session):

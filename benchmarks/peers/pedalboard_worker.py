@@ -1,7 +1,7 @@
-"""Spotify's pedalboard as a contestant of the catalogue; see per_image.py for how it is asked.
+"""Spotify's pedalboard as a contestant of the catalogue; see per_image.py for the requests.
 
-Its plugins are called one sound after the other, each thread with its own. Its filters are of the first order, and so
-no contestants.
+Its plugins are called one sound after the other, each thread with its own. Its filters are of the first order, so they
+are not compared.
 
 Run in its own environment, as `python -m benchmarks.peers.pedalboard_worker`.
 """

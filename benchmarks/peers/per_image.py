@@ -1,4 +1,4 @@
-"""A contestant that is a function of one image, called in threads; see worker.py for how it is asked.
+"""Contestant that is a function of one image, called in threads; see worker.py for the protocol.
 
 {"do": "open", "files": {"224": "x.npy", "masks": "y.npy"}}   -> {"cases": [...]}
 {"do": "result", "case": "Rotate", "inputs": ["224"], "file": "out.npy"}     its results
@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.rows import Array
 
-# Makes a function of an image, or of an image and its mask. Called once per thread: such functions have states.
+# Makes a function of an image, or of an image and its mask. Called once per thread, because such functions have state.
 Maker = Callable[[], Callable[..., Any]]
 
 
@@ -24,7 +24,7 @@ def _fields(result: Any) -> tuple[Array, ...]:
 
 
 class Session:
-    """The samples of one benchmark run, and functions of them."""
+    """Samples of one benchmark run, and functions of them."""
 
     def __init__(self, makers: Mapping[str, Maker]) -> None:
         self.makers = makers
@@ -37,7 +37,7 @@ class Session:
         return {"cases": list(self.makers)}
 
     def result(self, case: str, inputs: list[str], file: str) -> dict[str, Any]:
-        """Save what becomes of all samples."""
+        """Save the results of all samples."""
         function = self._functions(case)[0]
         columns = [self.samples[name] for name in inputs]
         results = [function(*sample) for sample in zip(*columns, strict=True)]
@@ -46,7 +46,7 @@ class Session:
         return {}
 
     def run(self, case: str, inputs: list[str], threads: int, rounds: int) -> dict[str, float]:
-        """Time `rounds` times all samples, divided among threads, into a batch, as everybody has to deliver it."""
+        """Time `rounds` times all samples, divided among threads, written into a batch as by every contestant."""
         columns = [self.samples[name] for name in inputs]
         functions = self._functions(case)
         first = _fields(functions[0](*(column[0] for column in columns)))

@@ -1,7 +1,7 @@
-"""SPDL: a pipeline of threads over mapped files and ArrayRecord; see worker.py for how it is asked.
+"""SPDL: a pipeline of threads over mapped files and ArrayRecord; see worker.py for the requests.
 
-One stage makes whole batches in as many threads as there are workers, or in one: NumPy, OpenCV and ArrayRecord
-release the GIL, and every further stage or smaller task is a way through its event loop more.
+One stage makes whole batches in as many threads as there are workers, or in one: NumPy, OpenCV and ArrayRecord release
+the GIL, and every further stage or smaller task costs another trip through its event loop.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,20 +22,20 @@ BUFFERED = 2  # batches in the sink
 
 
 def starts_of(work: Workload) -> Iterator[Array]:
-    """Where the windows of each batch begin, drawn as everybody does: an order of all is as large as the file."""
+    """Yield the beginnings of the windows of each batch, with replacement: an order of all is as large as the file."""
     generator = np.random.default_rng(0)
     while True:
         yield generator.integers(0, work.rows - work.shape[0], work.batch_size)
 
 
 def rows_of(work: Workload) -> Callable[[Array], Batch]:
-    """Rows of mapped files, by indexing: `take` is no faster."""
+    """Return a function that reads rows of mapped files, by indexing: `take` is no faster."""
     data, label = (np.load(file, mmap_mode="r") for file in (work.data, work.label))
     return lambda rows: (data[rows], label[rows])
 
 
 def chain_of(work: Workload) -> Callable[[Array], Batch]:
-    """Rows of mapped files through a chain."""
+    """Return a function that reads rows of mapped files and runs them through a chain."""
     assert work.chain is not None
     cv2.setNumThreads(1)
     chain = CHAINS[work.chain]
@@ -50,7 +50,7 @@ def chain_of(work: Workload) -> Callable[[Array], Batch]:
 
 
 def records_of(work: Workload) -> Callable[[Array], Batch]:
-    """Records of an ArrayRecord file, which reads those of a batch in threads of its own."""
+    """Return a function that reads records of an ArrayRecord file, which has threads of its own for a batch."""
     source = ArrayRecordDataSource(str(work.data))
 
     def fetch(rows: Array) -> Batch:
@@ -61,7 +61,7 @@ def records_of(work: Workload) -> Callable[[Array], Batch]:
 
 
 def windows_of(work: Workload) -> Callable[[Array], Batch]:
-    """Windows of a file of tokens, and the same one token further."""
+    """Return a function that reads windows of a file of tokens, and the same one token further."""
     tokens = np.memmap(work.data, work.dtype, mode="r")
     length = work.shape[0]
 
@@ -77,7 +77,7 @@ class Spdl(Session):
     def open(self) -> None:
         work = self.work
         self.threads = max(self.workers, 1)
-        # In the sink, in the queues on both sides of the threads, and in their hands.
+        # In the sink, in the queues before and after the threads, and in the threads.
         self.ready = BUFFERED + 2 * self.threads + 2
         if work.kind == "rows":
             self.fetch = rows_of(work) if work.chain is None else chain_of(work)
@@ -106,7 +106,7 @@ class Spdl(Session):
             .add_source(numbers)
             .pipe(self.fetch, concurrency=self.threads)
             .add_sink(BUFFERED)
-            # A failure ends it, in place of a batch that is missing.
+            # A failure ends the pipeline, in place of the missing batch.
             .build(num_threads=self.threads, max_failures=0, use_thread_output_queue=True)
         )
 

@@ -1,7 +1,7 @@
-"""PyTorch's DataLoader, without tensors where those cost more than they bring; see worker.py for how it is asked.
+"""PyTorch's DataLoader, without tensors if those cost more than they gain; see worker.py for the requests.
 
-A map-style dataset that is asked for whole batches (`__getitems__`), and an endless batch sampler, so that no epoch
-ends with workers that wait for the next. No workers: in the thread that trains, as in JAX's tutorial on PyTorch's
+It has a map-style dataset that is asked for whole batches (`__getitems__`), and an endless batch sampler, so that no
+epoch ends with workers that wait for the next. No workers: in the thread that trains, as in JAX's tutorial on PyTorch's
 loaders. Two: that many processes, each of which makes whole batches.
 """
 
@@ -22,10 +22,10 @@ from benchmarks.rows import Array
 from benchmarks.workloads import Batch, Workload
 
 PREFETCHED = 2  # batches per worker, which is the default
-# Processes hand tensors over in shared memory and arrays through a pipe. Measured on a busy machine, arrays were faster
+# Processes send tensors through shared memory and arrays through a pipe. Measured on a busy machine, arrays were faster
 # at batches of 0.5 MB and less (five times at one row), and tensors at 1.5 MB and more (about twice).
 SHARED = 1 << 20
-# `default_collate` puts samples into shared memory one by one, in place of gathering them first and copying the batch
+# `default_collate` copies samples to shared memory one by one, instead of gathering them first and copying the batch
 # there: it took less CPU time with rows of 180 KB, as much with 150 KB, and half as much again with 3 KB.
 LARGE_ROW = 1 << 16
 
@@ -34,9 +34,9 @@ Fetched = tuple[Array | list[Array], ...]
 
 
 class Batches:
-    """The numbers of the rows of each batch: a batch sampler.
+    """Batch sampler: the numbers of the rows of each batch.
 
-    `RandomSampler` makes a list of Python's integers of all rows first, and takes them out of it one by one.
+    `RandomSampler` first makes a list of Python's integers of all rows, and removes them from it one by one.
     """
 
     def __init__(self, work: Workload, epochs: int | None) -> None:
@@ -46,7 +46,7 @@ class Batches:
         work = self.work
         for _ in count() if self.epochs is None else range(self.epochs):
             if work.kind == "windows":
-                # With replacement, as everybody draws them: an order of all starts is as large as the file.
+                # With replacement, as all contestants draw them: an order of all starts is as large as the file.
                 yield torch.randint(work.rows - work.shape[0], (work.batch_size,)).numpy()
             else:
                 yield from (
@@ -55,7 +55,7 @@ class Batches:
 
 
 class Rows:
-    """Rows of mapped files, through a chain if there is one."""
+    """Dataset of the rows of mapped files, through a chain if there is one."""
 
     def __init__(self, work: Workload) -> None:
         self.data, self.label = (np.load(file, mmap_mode="r") for file in (work.data, work.label))
@@ -74,7 +74,7 @@ class Rows:
 
 
 class Records:
-    """Records of an ArrayRecord file, which every process opens for itself."""
+    """Dataset of the records of an ArrayRecord file, which every process opens for itself."""
 
     def __init__(self, work: Workload) -> None:
         self.work = work
@@ -88,7 +88,7 @@ class Records:
 
 
 class Windows:
-    """Windows of a file of tokens, and the same one token further."""
+    """Dataset of the windows of a file of tokens, and the same one token further."""
 
     def __init__(self, work: Workload) -> None:
         self.length = work.shape[0]
@@ -123,11 +123,11 @@ DATASETS: dict[str, Callable[[Workload], Any]] = {
 class Torch(Session):
     def open(self) -> None:
         cv2.setNumThreads(1)
-        # Records and mapped files cannot be written to, and nobody does.
+        # Records and mapped files cannot be written to, and no code does.
         warnings.filterwarnings("ignore", "The given NumPy array is not writ")
         self.ready = self.workers * PREFETCHED
         self.dataset = DATASETS[self.work.kind](self.work)
-        # Begun here, as processes are forked best before JAX has its threads.
+        # Started here, because processes are best forked before JAX has its threads.
         self.batches = self._batches(iter(self._loader(epochs=None)))
 
     def epoch(self) -> Iterator[Batch]:
@@ -139,7 +139,7 @@ class Torch(Session):
         return self.batches
 
     def close(self) -> None:
-        # Its iterator ends its processes when nobody has it any more.
+        # Its iterator ends its processes when no reference to it is left.
         self.batches.close()
 
     def _loader(self, epochs: int | None) -> Any:

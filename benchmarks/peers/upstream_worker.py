@@ -1,11 +1,11 @@
-"""loaderx 2.8 of PyPI, the project this one descends from; see worker.py for how it is asked.
+"""loaderx 2.8 of PyPI, the project this one descends from; see worker.py for the requests.
 
-It reads only its own files, Zrecord stores, which are written by its own writer before anything is timed: "raw", for
+It reads only its own files, Zrecord stores, which its own writer writes before anything is timed: "raw", because
 compressed ones took a quarter to three quarters longer to read, and otherwise with its defaults.
 
-A batch is a list of DLTensors, which are no arrays: they become ones in the `transform` of its Loader, as its
-documentation shows, without a copy. Without workers all happens in the thread that asks. With workers so many threads
-fetch batches ahead, one at a time for they share a lock. More workers or a longer queue were not faster.
+A batch is a list of DLTensors, not of arrays: the `transform` of its Loader converts them without a copy, as its
+documentation shows. Without workers all happens in the thread of the caller. With workers so many threads fetch batches
+ahead, one at a time because they share a lock. More workers or a longer queue were not faster.
 """
 
 import shutil
@@ -22,8 +22,8 @@ import numpy as np
 from benchmarks.peers.worker import Actions, CannotError, Session, serve
 from benchmarks.workloads import Batch, Workload
 
-# Its import name is that of this project, which is found in the working directory unless that is left out. What else
-# is needed of `benchmarks` is found still: a package that was imported once remembers its folder.
+# Its import name is that of this project, which is found in the working directory unless that is left out. The other
+# modules of `benchmarks` are still found: a package that was imported once remembers its folder.
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != ROOT]
 upstream: Any = import_module("loaderx")
@@ -39,7 +39,7 @@ def store(work: Workload, field: str) -> Path:
 
 
 def check_possible(work: Workload) -> None:
-    """Refuse what it has no means for."""
+    """Raise for workloads that it cannot do."""
     if work.kind == "records":
         raise CannotError("loaderx 2.8 has no reader of ArrayRecord: it reads its own stores only")
     if work.kind == "windows":
@@ -65,7 +65,7 @@ class Upstream(Session):
             return
         for field, path in zip(FIELDS, (work.data, work.label), strict=True):
             rows = np.load(path, mmap_mode="r")
-            # It does not write to a path where something is.
+            # It does not write to a path that exists.
             shutil.rmtree(store(work, field), ignore_errors=True)
             with zrecord.DenseWriter(
                 store(work, field), rows.dtype, rows.shape[1:], codec="raw"
@@ -74,7 +74,7 @@ class Upstream(Session):
 
     def open(self) -> None:
         check_possible(self.work)
-        # Those that wait in the queue, and one in the hands of each worker.
+        # The batches in the queue, and one in each worker.
         self.ready = self.workers + PREFETCH if self.workers else 0
         self.opened = ExitStack()
         allocator = self.opened.enter_context(upstream.Allocator("cpu"))
@@ -90,8 +90,8 @@ class Upstream(Session):
         self.opened.enter_context(self.loader)
 
     def epoch(self) -> Iterator[Batch]:
-        # Its sampler leaves out what does not fill a batch, so an epoch is complete only if the batches divide it. It
-        # has no end either: with several workers some of the next epoch could come before the last of this one.
+        # Its sampler leaves out the rows that do not fill a batch, so an epoch is complete only if the batches divide
+        # it. It has no end either: with several workers some of the next epoch could come before the last of this one.
         sizes = range(1, min(self.work.batch_size, self.work.rows) + 1)
         size = max(size for size in sizes if self.work.rows % size == 0)
         with self._loader(size, min(self.workers, 1)) as loader:

@@ -1,6 +1,6 @@
-"""What all workers have in common: one JSON line on stdout per JSON line on stdin, until stdin ends.
+"""Common part of all workers: one JSON line on stdout per JSON line on stdin, until stdin ends.
 
-{"do": "run", "seconds": 0.5} calls `actions.run(seconds=0.5)`, which gives the answer. A request that fails ends the
+{"do": "run", "seconds": 0.5} calls `actions.run(seconds=0.5)`, which returns the answer. A request that fails ends the
 process, with the reason on stderr.
 """
 
@@ -23,7 +23,7 @@ WINDOWS = 200  # batches that are checked
 
 def serve(actions: object) -> None:
     """Answer requests until stdin ends."""
-    # Whatever a library prints must not end up between two answers.
+    # Output of a library must not end up between two answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     for line in sys.stdin:
@@ -35,7 +35,7 @@ def serve(actions: object) -> None:
 def timed(sizes: Iterator[int], batches: int, ready: int) -> dict[str, float]:
     """Time `batches` batches of an endless loader that is asked for them by `next(sizes)`.
 
-    It may keep as many as `ready` in stock, made before the clock started, and these do not count.
+    Up to `ready` batches of its queue may be older than the clock, and do not count.
     """
     for _ in islice(sizes, ready):
         pass
@@ -45,17 +45,17 @@ def timed(sizes: Iterator[int], batches: int, ready: int) -> dict[str, float]:
 
 
 class CannotError(Exception):
-    """The peer has no means to do a workload; the message says what it lacks."""
+    """Refusal of a workload that the peer cannot do, with the reason."""
 
 
 class Session(ABC):
-    """A loader over one workload: what a peer's worker says how to make."""
+    """Loader over one workload, which the worker of a peer defines."""
 
-    # How many batches it may have in stock when it is asked for the next one.
+    # The number of batches that its queue may hold when it is asked for the next one.
     ready = 0
 
     def __init__(self, work: Workload, workers: int, on_device: bool) -> None:
-        """Open the loader; `on_device` asks for jax.Arrays, of those who deliver them themselves."""
+        """Open the loader; `on_device` asks for jax.Arrays, if it delivers them itself."""
         self.work, self.workers, self.on_device = work, workers, on_device
         self.open()
 
@@ -69,18 +69,18 @@ class Session(ABC):
 
     @abstractmethod
     def epoch(self) -> Iterator[Batch]:
-        """One epoch, to be checked."""
+        """Yield one epoch, to be checked."""
 
     @abstractmethod
     def stream(self) -> Iterator[Batch]:
-        """Batches without end, as they are delivered; called once."""
+        """Yield batches without end, as they are delivered; called once."""
 
     def close(self) -> None:  # noqa: B027 - not all have some
         """End threads and processes."""
 
 
 class Actions:
-    """What the harness asks of any session."""
+    """Requests of the harness to any session."""
 
     def __init__(self, make: type[Session]) -> None:
         self.make = make
@@ -99,10 +99,10 @@ class Actions:
         return {}
 
     def check(self) -> dict[str, Any]:
-        """See that an epoch is what the workload asks for, and summarise it."""
+        """Check that an epoch is that of the workload, and summarise it."""
         assert self.session is not None
         work = self.session.work
-        # Windows begin anywhere: of an epoch, which has as many as tokens, some are enough.
+        # Windows begin anywhere: an epoch has as many as tokens, so some are enough.
         batches = islice(self.session.epoch(), WINDOWS if work.kind == "windows" else None)
         return check_epoch(work, batches)
 
@@ -111,7 +111,7 @@ class Actions:
         return {"rows": _size(_arrived(next(self.batches)))}
 
     def run(self, seconds: float) -> dict[str, float]:
-        """Count the rows of so many seconds, behind the batches in stock."""
+        """Count the rows of so many seconds, after the batches in the queue."""
         assert self.session is not None
         for _ in range(self.session.ready):
             _arrived(next(self.batches))
@@ -135,7 +135,7 @@ class Actions:
         return {"seconds": spent}
 
     def train(self, steps: int) -> dict[str, float]:
-        """Train a Flax model, and say how long it waited for data."""
+        """Train a Flax model, and return how long it waited for data."""
         from benchmarks.training import train
 
         assert self.session is not None
@@ -150,7 +150,7 @@ class Actions:
 
 
 def numpy_epochs(work: Workload, seed: int = 0) -> Iterator[Array]:
-    """The numbers of the rows of each batch, epoch by epoch without end; the last of an epoch is short."""
+    """Yield the numbers of the rows of each batch, epoch by epoch without end; the last of an epoch is short."""
     generator = np.random.default_rng(seed)
     while True:
         order = generator.permutation(work.rows)
@@ -159,12 +159,12 @@ def numpy_epochs(work: Workload, seed: int = 0) -> Iterator[Array]:
 
 
 def batches_per_epoch(work: Workload) -> int:
-    """The last one is short."""
+    """Return the number of batches of an epoch, of which the last one is short."""
     return -(-work.rows // work.batch_size)
 
 
 def _arrived(batch: Batch) -> Batch:
-    """JAX hands arrays over before they are there."""
+    """Wait until a batch is computed: JAX returns arrays before that."""
     for array in batch:
         if hasattr(array, "block_until_ready"):
             array.block_until_ready()

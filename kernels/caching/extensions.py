@@ -1,6 +1,6 @@
 """Extensions of Numba (overloads, intrinsics, lowered functions) that are registered outside of known packages.
 
-Numba finds them by what they extend, so that nothing in the code that is compiled refers to them.
+Numba finds them by the function or type that they extend, so the code that is compiled contains no reference to them.
 """
 
 import functools
@@ -22,7 +22,7 @@ from .packages import file_hash, is_known, is_known_file
 
 @dataclass(frozen=True)
 class Extension:
-    """One thing that Numba was taught: by which function or class, and about which function or attribute."""
+    """Extension of Numba: the function or class that implements it, and the function or attribute it is about."""
 
     origin: Any
     about: Any
@@ -34,23 +34,23 @@ class Extension:
 
     @property
     def file_hash(self) -> str | None:
-        """Hash of the file, for packages that are installed; what a user edits has none."""
+        """Return the hash of the file of an installed package; None for a file that a user edits."""
         return _hash_of_installed(_file_of(self.origin))
 
     def concerns(self, names: set[str], values: Container[int]) -> bool:
-        """Tell whether code that reads these names, and values of these ids, may use this extension."""
-        if self.origin is self.about:  # of `register_jitable`: the code that is called, itself
+        """Tell whether code that reads these names, and values of these ids, can use this extension."""
+        if self.origin is self.about:  # of `register_jitable`: the called code itself
             return False
         if isinstance(self.about, str):
             return self.about in names
-        # Where Numba knows a function already, syntax (`a + b`, `x[i]`) and its own code call it, too.
+        # If Numba knows a function already, syntax (`a + b`, `x[i]`) and its own code call it, too.
         return self.about is None or id(self.about) in _IMPLEMENTED or id(self.about) in values
 
 
 def foreign_extensions() -> list[Extension]:
     """List the extensions that no known package registered."""
     for registered, read in _READERS:
-        # Only what is new since the last time: Numba's own are thousands. Two threads may find the same.
+        # Only those that are new since the last time: Numba's own are thousands. Two threads may find the same.
         new = registered[_DONE.get(id(registered), 0) :]
         end = _DONE.get(id(registered), 0) + len(new)
         _FOUND.update({found: None for entry in new for found in read(entry)})
@@ -138,7 +138,7 @@ def _installed_roots() -> list[Path]:
 
 _FOUND: dict[Extension, None] = {}
 _DONE: dict[int, int] = {}
-# By id, with the function itself, so that no other can have the same.
+# By id, with the function itself, so that no other object can have the same id.
 _IMPLEMENTED: dict[int, Any] = {}
 _READERS = (
     (internals.TYPED_FUNCTIONS, _of_template),

@@ -1,7 +1,7 @@
 """Files of compiled code: one per function, signature and processor, verified before it is loaded.
 
-A file that is damaged, of another version, not owned by this user or writable by others is as good as absent: the code
-is compiled anew, and the file written anew.
+A file that is damaged, of another version, not owned by this user or writable by others is ignored: the code is
+compiled anew, and the file written anew.
 """
 
 import hashlib
@@ -26,11 +26,11 @@ logger = logging.getLogger("loaderx")
 
 
 class CodeCache(Cache):
-    """Cache of one function, as Numba wants it: files `<name>.<hash of signature and processor>.nbc`.
+    """Cache of one function, with Numba's interface: files `<name>.<hash of signature and processor>.nbc`.
 
     `stamp` is a hash of everything that the code depends on besides signature, processor and versions. Code is loaded
-    from the first of `folders` that has it, and saved in the first that can be written. `on_miss` is called before
-    something is compiled.
+    from the first of `folders` that has it, and saved in the first that can be written. `on_miss` is called before a
+    compilation.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class CodeCache(Cache):
         return str(folders[0]) if folders else None
 
     def holds(self, sig: Any, target_context: Any) -> bool:
-        """Tell whether there is a whole file for a signature."""
+        """Tell whether there is a complete file for a signature."""
         key = self._key(sig, target_context.codegen())
         files = (self._file(folder, key) for folder in self._folders())
         return any(read_verified(file, key) is not None for file in files)
@@ -58,7 +58,7 @@ class CodeCache(Cache):
         key = self._key(sig, target_context.codegen())
         for folder in self._folders():
             code = read_verified(self._file(folder, key), key)
-            # What passes the checksum may still need a module that is gone.
+            # Code that passes the checksum can still need a module that is gone.
             with suppress(Exception):
                 if code is not None:
                     found = unpacked(target_context, code)
@@ -100,11 +100,11 @@ class CodeCache(Cache):
 
 
 def read_verified(file: Path, key: bytes) -> bytes | None:
-    """Return what `write_verified` wrote under this key; None if it is absent, damaged or of somebody else."""
+    """Return the code that `write_verified` wrote under this key; None if it is absent, damaged or of another user."""
     with suppress(OSError):
         if not is_private(file.parent):
             return None
-        # The file that is open is the one that is looked at: a path may lead elsewhere a moment later.
+        # The checks are of the open file: a path can lead elsewhere a moment later.
         with os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as opened:
             status = os.fstat(opened.fileno())
             if not stat.S_ISREG(status.st_mode) or not is_protected(status):
@@ -117,8 +117,8 @@ def read_verified(file: Path, key: bytes) -> bytes | None:
 
 
 def write_verified(file: Path, key: bytes, code: bytes) -> None:
-    """Write code with a checksum of it and its key, whole or not at all."""
-    # Python's own folders of compiled files are there for everybody to read.
+    """Write code with a checksum of it and its key, atomically."""
+    # Python's own folders of compiled files are readable for everybody.
     mode = 0o755 if file.parent.name == "__pycache__" else 0o700
     file.parent.mkdir(mode=mode, parents=True, exist_ok=True)
     if not is_private(file.parent):
@@ -135,7 +135,7 @@ def write_verified(file: Path, key: bytes, code: bytes) -> None:
 
 
 def remove_unfinished(folder: Path, process: int) -> None:
-    """Remove what a process that has ended was writing when it ended."""
+    """Remove the unfinished file of a process that has ended."""
     with suppress(OSError):
         for file in folder.glob(f"*{SUFFIX}.{process}-*{UNFINISHED}"):
             file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Fingerprint of compiled code: a hash of the functions, what they call, and the values they read.
+"""Fingerprint of compiled code: a hash of the functions, their callees, and the values they read.
 
 Every value is encoded with its type and length, so that no two values are encoded alike. A value whose whole state is
 not known has no fingerprint: code that depends on it is not cached.
@@ -32,14 +32,14 @@ from .extensions import foreign_extensions
 from .packages import is_known, is_known_module, version_of
 
 
-class Uncacheable(Exception):  # noqa: N818 - no error: what follows is to compile without a cache
-    """Code depends on something that has no fingerprint."""
+class Uncacheable(Exception):  # noqa: N818 - not an error: the code is then compiled without a cache
+    """Signal that code depends on something without a fingerprint."""
 
 
 def fingerprint(*functions: Callable[..., Any]) -> str:
-    """Return a hash that is the same for the same code and values in any process, and another for any others.
+    """Return a hash that is equal for the same code and values in any process, and different for any others.
 
-    Raise `Uncacheable` where that cannot be promised.
+    Raise `Uncacheable` if that cannot be guaranteed.
     """
     encoder = _Encoder()
     encoder.sequence("functions", functions)
@@ -69,7 +69,7 @@ def globals_in(code: types.CodeType) -> frozenset[str]:
 
 
 def cells_of(function: types.FunctionType) -> Iterator[Any]:
-    """Yield the values that a function found around it where it was defined."""
+    """Yield the values of the closure of a function."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -86,7 +86,7 @@ class _Encoder:
 
     def __init__(self) -> None:
         self.digest = hashlib.sha256()
-        # With the values themselves, so that no other can have the same id meanwhile.
+        # With the values themselves, so that no other object can get the same id meanwhile.
         self._seen: dict[int, tuple[int, Any]] = {}
         self._names: set[str] = set()
         self._reached: dict[int, Any] = {}
@@ -131,7 +131,7 @@ class _Encoder:
             self._add_once(value)
 
     def _add_once(self, value: Any) -> None:
-        """Encode what may contain itself, or be met often: by its number if it was met before."""
+        """Encode a value that may contain itself or be met often: by its number if it was met before."""
         if id(value) in self._seen:
             self.put("seen", str(self._seen[id(value)][0]))
             return
@@ -206,7 +206,7 @@ class _Encoder:
 
     def _numba_type(self, value: Any) -> None:
         if isinstance(value, _TYPES_OF_CODE) or not is_known(type(value)):
-            raise Uncacheable(f"the Numba type {value} stands for code")
+            raise Uncacheable(f"the Numba type {value} represents code")
         self.put("type", type(value).__module__, type(value).__qualname__, str(value))
         if value.key is not value:
             self.add(value.key)
@@ -235,7 +235,7 @@ class _Encoder:
             self._open(value, names, opened)
 
     def _open(self, module: Any, names: set[str], opened: set[int]) -> None:
-        """Encode what is read through a module: helpers.gain, package.config.LEVEL."""
+        """Encode the values that are read through a module: helpers.gain, package.config.LEVEL."""
         if not isinstance(module, types.ModuleType) or id(module) in opened:
             return
         opened.add(id(module))
@@ -290,7 +290,7 @@ class _Encoder:
 _TYPES_OF_CODE = tuple(
     getattr(numba_types, name) for name in ("ClassType", "ClassInstanceType", "Callable")
 )
-# Whatever module they are put into, they are looked into.
+# These types are encoded by their content, in whatever module they are.
 _OWN = (bool, int, float, complex, str, bytes, tuple, np.generic, np.ndarray, types.FunctionType,
         Dispatcher, DUFunc)  # fmt: skip
 

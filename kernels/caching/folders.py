@@ -1,4 +1,4 @@
-"""Cache folders: where they are, and whether nobody but this user can put files into them."""
+"""Cache folders: where they are, and whether only this user can write files into them."""
 
 import functools
 import os
@@ -27,9 +27,9 @@ def is_protected(status: os.stat_result) -> bool:
 
 
 def is_private(folder: Path) -> bool:
-    """Tell whether nobody but this user and root can put files into a folder."""
+    """Tell whether only this user and root can write files into a folder."""
     with suppress(OSError):
-        # The mode of a link says nothing, but its owner decides where it leads.
+        # The mode of a link means nothing, but its owner decides where it leads.
         led_by_us = folder.lstat().st_uid in (os.geteuid(), 0)
         return led_by_us and folder.is_dir() and is_protected(folder.stat())
     return False
@@ -38,7 +38,7 @@ def is_private(folder: Path) -> bool:
 def private_folder(named: Path) -> Path | None:
     """Return a folder to load code from: the named one, or one inside of it if others may write to that.
 
-    None if there is none. Cached code is unpickled and run: whoever writes it is this user.
+    Return None if neither can be used. Cached code is unpickled and run, so only this user may write it.
     """
     with suppress(OSError, RuntimeError):
         _make(named)

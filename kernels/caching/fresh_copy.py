@@ -1,7 +1,7 @@
 """Copy of a function, and of the compiled functions it calls, without compiled code.
 
-A jitted function keeps the values that globals had when it was compiled first, and Numba's own cache on disk looks at
-no file but that of the function. Either would be old code, saved under the fingerprint of newer code.
+A jitted function keeps the values that globals had when it was first compiled, and Numba's own cache on disk checks
+only the file of that function. Either would be old code, saved under the fingerprint of newer code.
 """
 
 import types
@@ -27,7 +27,7 @@ from .packages import is_known, is_known_module
 
 
 def fresh_copy(function: Any, **options: Any) -> Any:
-    """Copy a function so that nothing it calls is compiled yet; what it calls gets these options of Numba."""
+    """Copy a function so that none of its callees is compiled yet; the callees get these options of Numba."""
     forget_compiled_extensions()
     made: dict[Any, Any] = {"options": options}
     if isinstance(function, types.FunctionType):
@@ -44,7 +44,7 @@ def _empty_copy(function: types.FunctionType) -> types.FunctionType:
     )
     copy.__kwdefaults__ = function.__kwdefaults__
     # Not the module of the function: Numba imports it, by its name, in every process that loads the compiled code.
-    # There it may be `__main__`, absent, or the one that is being imported, and so be waited for without end.
+    # There it may be `__main__`, absent, or the module being imported, whose import would be waited for without end.
     copy.__module__, copy.__qualname__ = __name__, function.__qualname__
     return copy
 
@@ -88,7 +88,7 @@ def _copied(value: Any, names: frozenset[str], made: dict[Any, Any]) -> Any:
 
 
 def _uncompiled(dispatcher: Any, **options: Any) -> tuple[types.FunctionType, Any]:
-    """Make a copy, and the function in it, still without globals: it may call itself, and so must exist before."""
+    """Make a copy, and the function in it, still without globals: a function that calls itself needs its copy first."""
     function = _empty_copy(dispatcher.py_func)
     return function, numba.jit(**{**jit_options(dispatcher), **options})(function)
 

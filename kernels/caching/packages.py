@@ -1,7 +1,7 @@
 """Packages that are known by their version: Python's own modules, NumPy, Numba and a few more, and the kernels.
 
-The version of the kernels is a hash of their source. Where a file is decides, not what a module is called: a user's
-`statistics.py` or `scipy.py` is the user's.
+The version of the kernels is a hash of their source. The location of a file decides, not the name of its module: a
+user's `statistics.py` or `scipy.py` is the user's.
 """
 
 import functools
@@ -17,7 +17,7 @@ import llvmlite
 import numba
 import numpy as np
 
-# This library runs on these, so they are what they are called.
+# This library runs on these, so they are really the packages of these names.
 IMPORTED = (np, numba, llvmlite)
 KERNELS = Path(__file__).parents[1]
 INSTALLED = ("scipy", "jax", "jaxlib")
@@ -40,7 +40,7 @@ def is_known(value: Any) -> bool:
 
 
 def is_known_module(module: types.ModuleType) -> bool:
-    """Tell whether a module is part of a known package, by where its file is."""
+    """Tell whether a module is part of a known package, by the location of its file."""
     if sys.modules.get(module.__name__) is not module:
         return False
     file = getattr(module, "__file__", None)
@@ -77,7 +77,7 @@ def source_hash() -> str:
 
 @functools.cache
 def file_hash(file: Path) -> str:
-    """Return a hash of what a file holds when this is first asked."""
+    """Return a hash of the content that a file had at the first call."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 

@@ -1,7 +1,7 @@
 """Folders of compiled code: where they are, one process at a time that compiles into them, and their size.
 
-The folder of kernels holds one file per version, kernel and signature. That of compiled ops grows with every chain that
-anybody tries, and so is bounded.
+The folder of kernels holds one file per version, kernel and signature. That of compiled ops grows with every new chain,
+and so is bounded.
 """
 
 import fcntl
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from numba.core import config
 
-from loaderx.kernels.progress import SECONDS, say
+from loaderx.kernels.progress import SECONDS, announce
 
 from .folders import cache_folder, is_private, private_folder
 
 MOST_BYTES = 256 * 1024 * 1024
-# The largest passes compile for some seconds where nothing else runs. Whoever holds a lock much longer may be stopped,
-# and never release it.
+# The largest passes compile for some seconds on an idle machine. A process that holds a lock much longer may be
+# stopped, and never release it.
 WAIT_SECONDS = 90.0
 POLL_SECONDS = 0.02
 PREFIX = "pass_"
@@ -29,7 +29,7 @@ logger = logging.getLogger("loaderx")
 
 
 def folder() -> Path | None:
-    """Return the folder of compiled ops; None where none can be made, or where others could write to it."""
+    """Return the folder of compiled ops; None if it cannot be created, or if others could write to it."""
     with suppress(RuntimeError):  # no home
         return private_folder(cache_folder())
     return None
@@ -42,11 +42,11 @@ def kernel_folders(sources: Path) -> list[Path]:
     if named:
         return [named / apart]
     folders = []
-    beside = sources / "__pycache__"
-    exists = beside.exists()
-    if is_private(beside) or not exists:
-        folders.append(beside)
-        if os.access(beside if exists else sources, os.W_OK):
+    pycache = sources / "__pycache__"
+    exists = pycache.exists()
+    if is_private(pycache) or not exists:
+        folders.append(pycache)
+        if os.access(pycache if exists else sources, os.W_OK):
             return folders
     own = folder()
     return [*folders, own / apart] if own else folders
@@ -92,14 +92,14 @@ def _lock(handle: int, file: Path) -> bool:
             )
             return False
         if silent and waited > SECONDS:
-            say(f"waiting for process {holder}, which compiles the same ({file.name})")
+            announce(f"waiting for process {holder}, which compiles the same ({file.name})")
             silent = False
         time.sleep(POLL_SECONDS)
 
 
 def is_locked(file: Path) -> bool:
     """Tell whether a process holds a lock."""
-    # Also where the file is absent, that of another user, or on a file system without locks.
+    # Also if the file is absent, owned by another user, or on a file system without locks.
     with suppress(OSError), file.open("rb") as opened:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -109,7 +109,7 @@ def is_locked(file: Path) -> bool:
 
 
 def mark_used(lock: Path) -> None:
-    """Make a compiled op the most recently used."""
+    """Mark a compiled op as the most recently used."""
     with suppress(OSError):
         os.utime(lock)
 

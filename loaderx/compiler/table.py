@@ -57,7 +57,7 @@ class TableBuilder:
         self.reads_boxes = False
         self._rows: list[list[int]] = []
         # What each register holds when a sample begins: the address at an offset of scratch memory, or nothing.
-        self._registers = [samples.NOTHING] * samples.FIRST_FREE
+        self._registers = [samples.UNSET] * samples.FIRST_FREE
         self._depth = 0
         # Arrays whose addresses are in the table, and the words of blocks.
         self._kept: list[Any] = []
@@ -72,7 +72,7 @@ class TableBuilder:
 
     def register(self) -> int:
         """Return a register for a number or an address."""
-        self._registers.append(samples.NOTHING)
+        self._registers.append(samples.UNSET)
         return len(self._registers) - 1
 
     def place_at(self, offset: int) -> int:
@@ -155,7 +155,7 @@ class TableBuilder:
 
     def settle(self, source: int, target: int, nbytes: int) -> None:
         """Copy bytes, unless they are there already."""
-        self._write(samples.SETTLE, source, target, nbytes)
+        self._write(samples.COPY_IF_APART, source, target, nbytes)
 
     def move(self, source: int, target: int) -> None:
         """Copy a register."""
@@ -172,7 +172,7 @@ class TableBuilder:
     def mark(self, place: int, nbytes: int) -> None:
         """Fill memory with a known byte where a user's code is checked."""
         if self.checking:
-            self._write(samples.MARK, place, nbytes)
+            self._write(samples.FILL, place, nbytes)
 
     def start_draws(self, step: Step) -> int:
         """Begin draws of a policy; return the register of their state."""
@@ -257,7 +257,7 @@ class TableBuilder:
         for step in boxes.steps:
             spec = step.transform.output(spec)
         place = self.place(spec.nbytes)
-        self.chain(boxes.steps, samples.BESIDE, boxes.spec, place)
+        self.chain(boxes.steps, samples.BOXES_ROW, boxes.spec, place)
         return place, spec
 
     def close(self) -> "Table":

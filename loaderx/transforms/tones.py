@@ -13,10 +13,10 @@ from loaderx.kernels.tones import (
     count_values,
     equalizing_table,
     find_extremes,
+    identity_table,
     inverted,
     is_alpha,
     keep_bits,
-    keeping_table,
     look_up,
     raise_values,
     stretch_channels,
@@ -168,7 +168,7 @@ def equalize(x: Any, rng: Any, probability: float, white: float, counts: Any, ta
         count_values(x, counts)
         for c in range(x.shape[2]):
             if is_alpha(c, x.shape[2]):
-                keeping_table(tables[c])
+                identity_table(tables[c])
             else:
                 equalizing_table(counts[0, c], tables[c])
         look_up(x, tables)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from loaderx.errors import ArgumentError
-from loaderx.kernels.weather import add_disc, add_streak, shade, streak, veil
+from loaderx.kernels.weather import add_disc, add_streak, draw_fog, draw_rain, draw_shadow
 from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount
@@ -45,7 +45,7 @@ def fog(
             row = height // 2 - tall // 2 + rng.integers(0, 2 * (tall // 2) + 1)
             add_disc(row, column, rng.integers(smallest, largest), edges)
         tall, wide = int(tall * SMALLER), int(wide * SMALLER)
-    veil(x, edges, opacity * strength, white, clear, line)
+    draw_fog(x, edges, opacity * strength, white, clear, line)
     smooth(x, deviation, radius, weights, shares, before, behind, blurred, sums, ring)
 
 
@@ -110,7 +110,7 @@ def rain(
         column = rng.integers(0, width)
         row = rng.integers(0, height - down + 1)
         add_streak(row, column, down, across, layer)
-    streak(x, layer, size, color * white, dimmed, white, sums, totals, line)
+    draw_rain(x, layer, size, color * white, dimmed, white, sums, totals, line)
 
 
 class Rain(ImageTransform):
@@ -166,7 +166,7 @@ def shadow(
         for k in range(corners.shape[0]):
             corners[k, 0] = rng.uniform(region[0], region[2]) * width
             corners[k, 1] = rng.uniform(region[1], region[3]) * height
-        shade(x, corners, 1.0 - draw_amount(rng, intensity), white, crossings)
+        draw_shadow(x, corners, 1.0 - draw_amount(rng, intensity), white, crossings)
 
 
 class Shadow(ImageTransform):

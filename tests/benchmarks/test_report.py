@@ -1,4 +1,4 @@
-"""What people read of the benchmarks: tables in the README and on the site, and charts, made of a file of results."""
+"""Tables in the README and on the site, and charts, are made from a file of results."""
 
 import json
 from pathlib import Path

@@ -43,7 +43,7 @@ def short_measurements(monkeypatch):
 
 
 def assert_measured(comparison, work):
-    """All who need no environment have figures of their own."""
+    """Check that every contestant without an environment has figures of its own."""
     expected = {one.name for one in BY_HAND if work.chain or not one.chains_only}
     assert set(comparison.samples) == expected
     assert comparison.ratio(LOADERX.name) == 1

@@ -10,13 +10,13 @@ from loaderx.sources.records.worker import Worker
 from tests import reference
 
 GUARD, UNTOUCHED = 64, 0xA5
-# For the largest frame here.
+# Room for the largest frame here.
 ROOM = 2**17
-# All of the words that a thread gives; the others are what a kernel found out.
+# The words that a thread sets; a kernel writes the others.
 GIVEN = slice(0, chunks.HEADER)
 FOUND = slice(chunks.HEADER, chunks.WORKER_WORDS)
 WORKER = Worker()
-# More than any caller has memory for.
+# More memory than any caller has.
 MANY = 10**6
 
 MODULES = pytest.mark.parametrize("module", [chunks, reference])
@@ -37,7 +37,7 @@ class Guarded:
 
 
 class Scratch(Guarded):
-    """The worker, with guarded memory to work in."""
+    """Worker with guarded memory to work in."""
 
     def __init__(self, size):
         super().__init__(size)
@@ -63,7 +63,7 @@ def read(
     scratch=ROOM,
     listed=None,
 ):
-    """What becomes of a row: bytes, a position in the file where it may stay, or why it could not be had."""
+    """Read a row: return its bytes, its position in the file if it may stay there, or the reason of a failure."""
     base, begin, limit, _ = chunk
     target, room = Guarded(row), Scratch(scratch)
     filler = np.frombuffer(padding.ljust(row, b"\0") + b"\0", np.uint8)
@@ -89,14 +89,14 @@ def read(
 
 
 def read_as_defined(*arguments, **options):
-    """The same from kernel and twin."""
+    """Return the row from the kernel, which must equal that of the twin."""
     results = [read(module, *arguments, **options) for module in (chunks, reference)]
     assert results[0] == results[1]
     return results[0]
 
 
 def decode(module, chunk, verify=True, scratch=ROOM, sizes=None, values=None):
-    """The records of a chunk, or why they could not be had."""
+    """Return the records of a chunk, or the reason of a failure."""
     base, begin, limit, _ = chunk
     room = Scratch(scratch)
     status = int(module.check_chunk(base, begin, limit, verify, WORKER.address))
@@ -125,14 +125,14 @@ def decode(module, chunk, verify=True, scratch=ROOM, sizes=None, values=None):
 
 
 def decode_as_defined(*arguments, **options):
-    """The same from kernel and twin."""
+    """Return the records from the kernel, which must equal those of the twin."""
     results = [decode(module, *arguments, **options) for module in (chunks, reference)]
     assert results[0] == results[1]
     return results[0]
 
 
 def index_of(module, entries):
-    """Which of the entries is wrong, or -1 if none is, and the three numbers of all before it."""
+    """Return the number of the first wrong entry, or -1, and the three numbers of all entries before it."""
     values = np.frombuffer(b"metadata" + b"".join(entries) + b"\xff", np.uint8)
     ends = 8 + np.cumsum([0, *map(len, entries)], dtype=np.int64)
     index = np.full((3, len(entries)), -7, np.int64)

@@ -8,7 +8,7 @@ TABLES = {
     "one": [4],
     "backwards": [4, 3, 2],
     "fill before": [-1, -1, 0, 1],
-    "fill behind": [3, 4, -1],
+    "fill after": [3, 4, -1],
     "fill on both sides": [-1, 1, 2, 3, -1, -1],
     "fill only": [-1, -1],
     "fill in the middle": [1, -1, 2, 3, 4],
@@ -27,7 +27,7 @@ def image(channels, dtype, height=5, width=5):
 
 
 def guarded(shape, dtype):
-    """An array with others around it that nobody may write to."""
+    """Return an array inside of a larger one whose other elements no kernel may write."""
     size = int(np.prod(shape))
     memory = np.full(size + 32, 77, dtype)
     return memory, memory[16 : 16 + size].reshape(shape)

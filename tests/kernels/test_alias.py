@@ -51,7 +51,7 @@ def draw(positions, table, key=7, kernel=draw_rows):
 
 
 def represented(thresholds, aliases):
-    """How many slots each row has of all, and in how many it has a part."""
+    """Return how many of all slots each row has, and in how many slots it has a part."""
     rows = np.arange(len(aliases))
     # A row that is its own alias has its slot for itself, whatever the threshold.
     own = np.where(aliases == rows, 1.0, thresholds / UNIT)
@@ -60,7 +60,7 @@ def represented(thresholds, aliases):
 
 
 def assert_exact(weights):
-    """A threshold is cut off at 32 bits, which is at most so much for each slot that a row has a part of."""
+    """Check the shares: a threshold is truncated to 32 bits, which is the largest error per slot of a row."""
     shares = shares_of(weights)
     slots, parts = represented(*table_of(shares))
     assert np.max(np.abs(slots - shares) / parts) < 2**-30
@@ -158,7 +158,7 @@ def test_rows_are_drawn_as_often_as_their_weights_say(name):
     expected = weights / weights.sum() * MANY_DRAWS
     wanted = expected > 0
     assert stats.chisquare(counts[wanted], expected[wanted]).pvalue > 1e-4
-    # The same counts for other weights would be seen.
+    # The same counts with other weights would be noticed.
     assert name == "equal" or stats.chisquare(counts).pvalue < 1e-4
 
 

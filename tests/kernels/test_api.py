@@ -1,4 +1,4 @@
-"""The public functions: what they return, in plain Python and in a user's own compiled code, and what they refuse."""
+"""Public functions: their results, in plain Python and in a user's own compiled code, and the arguments they refuse."""
 
 import ast
 import doctest
@@ -32,7 +32,7 @@ ROWS = [3, -1, 0, 3, -7]
 def test_every_public_name_exists_has_words_and_is_seen_by_type_checkers():
     tree = ast.parse(Path(kernels.__file__).read_text())
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-    # `from .x import y as y` is what they take for an export.
+    # Type checkers treat `from .x import y as y` as an export.
     seen = [alias.asname for statement in imports for alias in statement.names if alias.asname]
     assert sorted(seen) == sorted(kernels.__all__) == sorted(dir(kernels))
     for name in kernels.__all__:
@@ -69,7 +69,7 @@ def test_the_examples_of_docstrings_hold(name):
 
 
 def arrays():
-    """Arrays of seven rows, in every layout."""
+    """Return arrays of seven rows, in every layout."""
     plain = RANDOM.integers(0, 1000, (7, 4, 6)).astype(np.int32)
     read_only = plain.copy()
     read_only.flags.writeable = False
@@ -156,7 +156,7 @@ def test_sources_without_rows_of_bytes_are_refused(source, error):
 
 
 def bad_outs(shape, dtype, source):
-    """Arrays that cannot hold a result, and what is said about them."""
+    """Return arrays that cannot hold a result, and the message about each."""
     shared = np.frombuffer(source.data, np.uint8)[: int(np.prod(shape)) * np.dtype(dtype).itemsize]
     read_only = np.zeros(shape, dtype)
     read_only.flags.writeable = False
@@ -197,7 +197,7 @@ def test_numbers_of_threads_are_integers_above_0(given):
 
 @pytest.fixture(params=["regions", "own threads"])
 def three_parts(request, monkeypatch):
-    """Have any work done in three parts, in each of the two ways."""
+    """Run any work in three parts, in each of the two ways."""
     if config.DISABLE_JIT and request.param == "own threads":
         pytest.skip("plain Python has no threads of its own")
     process = threads.ProcessThreads(forked=True)
@@ -211,7 +211,7 @@ def three_parts(request, monkeypatch):
     return process
 
 
-# More than what one thread copies without asking for others.
+# More than one thread copies without asking for others.
 LARGE = (20, 50, 60) if not config.DISABLE_JIT else (20, 5, 6)
 
 
@@ -391,7 +391,7 @@ def fill_in_parallel(seed, positions, out):
 
 FILLS = [
     pytest.param(fill, id="fill"),
-    # From the cache; without it, two seconds.
+    # From the cache; without it this takes two seconds.
     pytest.param(parallel_kernel(fill_in_parallel), id="fill_in_parallel"),
     pytest.param(
         numba.njit(parallel=True, nogil=True)(fill_in_parallel),
@@ -442,7 +442,7 @@ def test_a_field_that_is_not_constant_is_refused_in_compiled_code():
 # --- In a user's compiled code ----------------------------------------------------------------
 
 
-# Numba looks up names in the module as it is at that moment.
+# Numba looks names up in the module at the time of compilation.
 FRESH = """
 import numba
 import numpy as np
@@ -473,7 +473,7 @@ def gather_then_normalize(source, rows, mean, std, batch, out):
 
 
 gather_and_normalize = numba.njit(nogil=True)(gather_then_normalize)
-# The same from the cache: to compile it for an array in any layout takes three seconds.
+# From the cache: to compile it for an array in any layout takes three seconds.
 cached_gather_and_normalize = kernel(gather_then_normalize)
 LAYOUTS = [
     ("plain", gather_and_normalize),

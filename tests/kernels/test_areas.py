@@ -10,7 +10,7 @@ from tests.kernels.test_pixels import values_of
 
 
 def spaces(x, out):
-    """Memory whose content does not matter."""
+    """Return scratch memory, whose content must not matter."""
     _, width, channels = x.shape
     wide = out.shape[1]
     sums = np.float32 if x.dtype == np.uint8 else np.float64
@@ -36,11 +36,11 @@ def test_the_mean_of_areas_equals_its_twin(size, smaller, channels, dtype):
     x = values_of((*size, channels), dtype)
     out, expected = np.empty((*smaller, channels), dtype), np.empty((*smaller, channels), dtype)
     resize_area(x, out, *spaces(x, out))
-    reference.resize_area(x, expected)
+    reference.resize_area(x, expected, *spaces(x, out))
     if dtype == np.uint8:
         # Exactly between two integers the last bit of the mean decides.
         exact = np.empty(out.shape)
-        reference.resize_area(x, exact)
+        reference.resize_area(x, exact, *spaces(x, out))
         ties = np.abs(exact % 1 - 0.5) < 1e-9
         np.testing.assert_array_equal(out[~ties], expected[~ties])
         assert np.all(np.abs(out[ties].astype(int) - expected[ties]) <= 1)
@@ -62,7 +62,7 @@ def test_enlarging_by_area_mixes_neighbours_by_their_share(larger):
     x = values_of((5, 5, 1), np.float32)
     out, expected = np.empty((*larger, 1), np.float32), np.empty((*larger, 1), np.float32)
     resize_area(x, out, *spaces(x, out))
-    reference.resize_area(x, expected)
+    reference.resize_area(x, expected, *spaces(x, out))
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-4)
     assert out[0, 0, 0] == x[0, 0, 0]
 

@@ -1,4 +1,4 @@
-"""Positions in a file of blocks are those that one finds by walking it, byte after byte."""
+"""Positions in a file of blocks are those that a walk through it finds, byte after byte."""
 
 import numba
 import numpy as np
@@ -10,7 +10,10 @@ from tests import reference
 
 
 def is_boundary(position):
-    """Whether a chunk may begin here: at a block header, or behind one if a byte of another chunk is in between."""
+    """Tell whether a chunk may begin here.
+
+    It begins at a block header, or after one if a byte of another chunk is in between.
+    """
     return position % BLOCK == 0 or position % BLOCK > BLOCK_HEADER
 
 
@@ -21,7 +24,7 @@ SIZES = [1, 2, 39, 40, 41, 100, USABLE - 1, USABLE, USABLE + 1, 2 * USABLE, 2 * 
 
 @pytest.fixture(params=["plain", "compiled"])
 def function(request):
-    """The functions as Python calls them, or as a kernel does."""
+    """Return the functions as Python calls them, or as a kernel does."""
 
     def choose(name):
         plain = getattr(blocks, name)
@@ -84,7 +87,7 @@ def test_a_chunk_ends_behind_its_data_and_is_no_shorter_than_its_records_are_man
 
 
 def test_chunks_of_a_whole_file_follow_one_another():
-    """The places array_record 0.8.6 gave to records of 65427, 65467 and 0 bytes without compression."""
+    """Compare with the places that array_record 0.8.6 chose for records of 65427, 65467 and 0 bytes."""
     assert blocks.chunk_end(0, 0, 0) == 64
     assert blocks.chunk_end(64, 5 + 65_427, 1) == BLOCK
     assert blocks.chunk_end(BLOCK, 5 + 65_467, 1) == 2 * BLOCK

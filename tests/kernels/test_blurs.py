@@ -64,7 +64,7 @@ def exchanged(network, values):
 
 
 def test_a_network_finds_the_median_of_any_values():
-    # What holds for zeros and ones holds for all values (Knuth's 0-1 principle).
+    # A result that holds for zeros and ones holds for all values (Knuth's 0-1 principle).
     every = np.array(list(itertools.product([0, 1], repeat=9)))
     found = exchanged(blurs.median_network(9), every.copy())[:, 4]
     np.testing.assert_array_equal(found, every.sum(axis=1) > 4)

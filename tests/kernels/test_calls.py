@@ -47,7 +47,7 @@ def fetch_all(functions, out):
 
 
 def from_python(count):
-    """How ctypes calls a function of so many numbers at an address."""
+    """Return the ctypes function type for so many numbers."""
     return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * count)
 
 

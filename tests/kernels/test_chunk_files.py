@@ -1,4 +1,4 @@
-"""What array_record wrote is found again: the index of a file, the records of its chunks, and rows in one array."""
+"""Files by array_record are read back: the index of a file, the records of its chunks, and rows in one array."""
 
 import itertools
 
@@ -10,6 +10,7 @@ from loaderx.kernels import chunks
 from loaderx.kernels.blocks import BLOCK, CHUNK_HEADER
 from loaderx.kernels.calls import function_address
 from tests import reference
+from tests.kernels.built_chunks import SIGNATURE_END, Chunk, random_bytes
 from tests.kernels.chunk_reading import (
     FOUND,
     MODULES,
@@ -23,7 +24,6 @@ from tests.kernels.chunk_reading import (
     index_of,
     read_as_defined,
 )
-from tests.kernels.laid_chunks import SIGNATURE_END, Chunk, random_bytes
 from tests.reference import own_places
 
 pytest.importorskip("array_record.python.array_record_module")
@@ -32,7 +32,7 @@ from tests.loaderx.sources.record_files import write
 
 
 def sizes_that_part_headers(distances):
-    """Sizes of records after which an uncompressed chunk begins so many bytes before the end of its block."""
+    """Return sizes of records after which an uncompressed chunk begins so many bytes before the end of its block."""
     begin, sizes = SIGNATURE_END, []
     for distance in distances:
         # The first block that leaves room for a size of three bytes.
@@ -54,10 +54,10 @@ else:
 
 
 class File:
-    """A file as bytes in memory, what was written to it, and its chunks."""
+    """File as bytes in memory, the records written to it, and its chunks."""
 
     def __init__(self, path, options, sizes):
-        # Numbers below 4, which zstd makes smaller.
+        # Numbers below 4, which zstd compresses.
         values = 256 if "uncompressed" in options else 4
         self.records = [random_bytes(size, i, values).tobytes() for i, size in enumerate(sizes)]
         self.memory = np.fromfile(write(path, self.records, options), np.uint8)
@@ -65,7 +65,7 @@ class File:
         self.group = int(options.split(",")[0].removeprefix("group_size:"))
 
     def open(self, module):
-        """Offset, decoded size and records of each chunk, as the footer lists them, and where the footer begins."""
+        """Return offset, decoded size and records of each chunk from the footer, and the beginning of the footer."""
         end = len(self.memory)
         postscript = decode(module, Chunk(self.base, end - BLOCK, end, self))
         footer, _ = reference.split_varint(postscript[0][1:])
@@ -76,7 +76,7 @@ class File:
 
     @property
     def chunks(self):
-        """Where all chunks are."""
+        """Return the places of all chunks."""
         index, footer = self.open(reference)
         edges = [*index[0].tolist(), footer]
         return [Chunk(self.base, *pair, self) for pair in itertools.pairwise(edges)]
@@ -94,14 +94,14 @@ def codec_of_file(request):
 
 @pytest.fixture(scope="module")
 def single(codec_of_file, folder):
-    """A file of one record per chunk."""
+    """Return a file of one record per chunk."""
     sizes = [*sizes_that_part_headers(DISTANCES), *OTHER_SIZES]
     return File(folder / codec_of_file, f"group_size:1,{codec_of_file}", sizes)
 
 
 @pytest.fixture(scope="module")
 def grouped(codec_of_file, folder):
-    """A file of five records per chunk, fewer in the last."""
+    """Return a file of five records per chunk, fewer in the last."""
     sizes = [*OTHER_SIZES, 3, LAST]
     return File(folder / f"{codec_of_file}-5", f"group_size:5,{codec_of_file}", sizes)
 
@@ -152,7 +152,7 @@ def test_every_row_of_a_file_is_the_record_that_was_written(single):
             row = single.memory[row[1] : row[1] + len(record)].tobytes()
         assert row == record
     compressed = single.chunks[0].limit < 60_000
-    # Of the large ones the first, which fills its block to the end, and some that have one to themselves.
+    # Of the large ones the first, which fills its block to the end, and some that fill a block alone.
     assert {0, 1, 7, 100, 65_427} <= set(stayed) or (compressed and stayed == [])
     assert LARGE not in stayed
 
@@ -204,7 +204,7 @@ class Rows:
 
 @pytest.fixture(params=["uncompressed", "zstd"])
 def even(request, tmp_path):
-    """A file of rows of 3000 bytes, some of them in two blocks."""
+    """Return a file of rows of 3000 bytes, some of them in two blocks."""
     return File(tmp_path / "even", f"group_size:1,{request.param}", [3000] * ROWS)
 
 

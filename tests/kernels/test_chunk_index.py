@@ -5,8 +5,8 @@ import pytest
 
 from loaderx.kernels import chunks
 from tests import reference
+from tests.kernels.built_chunks import entry_of
 from tests.kernels.chunk_reading import MODULES, index_of
-from tests.kernels.laid_chunks import entry_of
 from tests.reference import varint
 
 ENTRY = entry_of(64, 100, 1)
@@ -57,7 +57,7 @@ def test_a_row_is_located_in_the_file_that_holds_it(lengths):
     ]
     bases = 10**9 + np.arange(len(lengths), dtype=np.int64)
     settings = 10**6 + np.arange(len(lengths), dtype=np.int64)
-    # Every third file is read by other means.
+    # Every third file is read by another source.
     offsets = np.array(
         [0 if file % 3 == 2 else index.ctypes.data for file, index in enumerate(indices)], np.int64
     )

@@ -29,7 +29,7 @@ def is_kernel(value):
 
 
 def kernels_of(module):
-    """The kernels of one file, by name."""
+    """Return the kernels of one file, by name."""
     members = vars(importlib.import_module(f"loaderx.kernels.{module}"))
     return {
         name: value
@@ -66,7 +66,7 @@ def test_kernels_are_compiled_unless_numba_may_not(module):
 
 @pytest.fixture
 def load(tmp_path, monkeypatch):
-    """Imports a module of kernels that a test wrote."""
+    """Return a function that imports a module of kernels in a test."""
     monkeypatch.syspath_prepend(tmp_path)
     names = []
 

@@ -26,7 +26,10 @@ double_words = st.integers(0, 2**64 - 1)
 
 @jitable
 def draw(rng, method, first, second):
-    """One source for compiled code, plain Python and NumPy. Numbers instead of names: one compilation for all."""
+    """Draw by one source for compiled code, plain Python and NumPy.
+
+    Methods are numbers instead of names, so that one compilation serves all.
+    """
     if method == 0:
         return rng.random()
     if method == 1:
@@ -98,14 +101,14 @@ def fill(keys, method, first, second, out):
 
 
 def compiled(method, first=0.0, second=1.0, state=1, count=SAMPLES):
-    """The first draws of one sample, by compiled code."""
+    """Return the first draws of one sample, by compiled code."""
     out = np.empty((1, count))
     fill(np.array([state], np.uint64), METHODS[method], float(first), float(second), out)
     return out[0]
 
 
 def drawn(rng, method, first=0.0, second=1.0, count=SAMPLES):
-    """The first draws of any generator, one by one."""
+    """Return the first draws of any generator, one by one."""
     return np.array([draw(rng, METHODS[method], first, second) for _ in range(count)])
 
 
@@ -173,7 +176,7 @@ DISTRIBUTIONS = {
 
 @pytest.mark.parametrize(
     ("method", "first", "second"),
-    # The last one is 0 or 1 for nearly all of the float64 draws, which is no continuous distribution any more.
+    # The last one is 0 or 1 for nearly all of the float64 draws, so the distribution is not continuous any more.
     [case for case in continuous[:-1] if case[0] in DISTRIBUTIONS],
 )
 def test_draws_have_the_distribution_of_their_name(method, first, second):
@@ -190,7 +193,7 @@ def test_the_comparison_tells_neighbouring_parameters_apart():
         assert stats.kstest(ours, other.cdf).pvalue < 0.001
 
 
-# Far from the middle the normal density is made of other pieces: the base of the ziggurat and its tail.
+# Far from the middle other code draws the normal numbers: the base of the ziggurat and its tail.
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="needs a million draws")
 @pytest.mark.parametrize("beyond", [1.0, 2.0, 3.0, 3.442619855899, 4.0])
 def test_the_tails_of_the_normal_distribution_are_as_thick_as_they_should_be(beyond):
@@ -221,7 +224,7 @@ def test_beta_of_parameters_near_zero_is_zero_or_one_and_never_nan(first, ratio)
     second = first * ratio if first * ratio > 0 else first
     values = compiled("beta", first, second, count=1000)
     assert np.all((values >= 0) & (values <= 1))
-    # Zero or one, but for a few in a thousand of the largest parameter here.
+    # Zero or one, except for a few in a thousand of the largest parameter here.
     assert np.mean(np.minimum(values, 1 - values) < 1e-3) > 0.98
     ones = np.count_nonzero(values > 0.5)
     assert stats.binomtest(ones, len(values), first / (first + second)).pvalue > 0.001
@@ -266,7 +269,7 @@ def test_large_ranges_have_no_bias(high):
     values = compiled("integers", 0, high)
     assert np.all((values >= 0) & (values < high))
     assert stats.kstest(values / high, "uniform").pvalue > 0.001
-    # Words cut down to the range without rejecting any would favour one remainder.
+    # Words reduced to the range without rejection would favour one remainder.
     counts = np.bincount((values % 3).astype(int), minlength=3)
     assert stats.chisquare(counts).pvalue > 0.001
 
@@ -308,7 +311,7 @@ def test_what_no_distribution_has_is_an_error_and_not_an_endless_loop(
     "name", [name for name in vars(Draws) if not name.startswith("_") and name != "state"]
 )
 def test_parameters_have_the_names_order_and_defaults_of_numpy(name):
-    """NumPy's methods have no signature, but their first line of documentation is one."""
+    """Compare with the first line of NumPy's documentation, because the methods have no signature."""
     ours = inspect.signature(getattr(Draws, name)).parameters
     first_line = getattr(np.random.Generator, name).__doc__.strip().splitlines()[0]
     theirs = first_line[first_line.index("(") + 1 : first_line.rindex(")")].split(", ")
@@ -378,7 +381,7 @@ TABLE = np.arange(6.0).reshape(3, 2)
 
 @jitable
 def arrange(rng, row):
-    """One source for compiled code, plain Python and NumPy."""
+    """Rearrange by one source for compiled code, plain Python and NumPy."""
     row[0] = rng.choice(7)
     row[1] = rng.choice(TABLE[:, 0])
     row[2] = rng.choice(TABLE)[1]

@@ -13,16 +13,16 @@ from numba.core import config
 from loaderx.kernels import feistel
 from tests import reference
 
-# Plain Python takes 0.4 ms for a row, so there few sizes have to do.
+# Plain Python takes 0.4 ms for a row, so it has few sizes.
 SIZES = [*range(1, 20, 3), 100, 101] if config.DISABLE_JIT else range(1, 301)
 LARGE = [301, 509] if config.DISABLE_JIT else [4095, 4096, 4097, 65_536, 99_999, 1_000_003]
 words = st.integers(0, 2**32 - 1)
-# One compilation by JAX does.
+# JAX compiles once.
 MANY_ROUNDS = 12 if config.DISABLE_JIT else 32
 
 
 def grid(rows):
-    """Height and width of the smallest grid of its kind."""
+    """Return height and width of the smallest grid of its kind."""
     height = math.isqrt(rows - 1) + 1
     return height, -(-rows // height)
 
@@ -124,7 +124,7 @@ def test_modular_addition_equals_its_twin(data, modulus):
 
 
 def high_word(first, second):
-    """Upper half of the 64-bit product of two 32-bit words, from products of 16-bit halves."""
+    """Return the upper half of the 64-bit product of two 32-bit words, from products of 16-bit halves."""
     low, high = first & 0xFFFF, first >> 16
     other_low, other_high = second & 0xFFFF, second >> 16
     cross = high * other_low + (low * other_low >> 16)
@@ -134,7 +134,7 @@ def high_word(first, second):
 
 @jax.jit
 def device_rounds(cells, height, width, keys):
-    """All rounds in JAX, which has no 64-bit integers here."""
+    """Run all rounds in JAX, which has no 64-bit integers here."""
 
     def hashed(coordinate, key, modulus):
         bits = (coordinate ^ key) * jnp.uint32(0x85EBCA6B)

@@ -1,4 +1,4 @@
-"""Fourier transforms of lanes, and what is made of them, equal NumPy's."""
+"""Fourier transforms of lanes, and the spectrograms made from them, equal NumPy's."""
 
 import math
 
@@ -15,7 +15,7 @@ def complex_values(size, seed=0):
 
 
 def room(size):
-    """Memory, bins, powers and sums for frames."""
+    """Return memory, bins, powers and sums for frames."""
     shapes = (4, size * stft.LANES), (4, stft.LANES), (size // 2 + 1, stft.FRAMES), (stft.FRAMES,)
     return [np.full(shape, np.nan, np.float32) for shape in shapes]
 
@@ -95,7 +95,7 @@ def test_a_stretched_signal_is_that_of_the_definition(size, hop, moments, rate):
     out, expected = np.full((2, steps), np.nan, np.float32)
     vocoder.stretch(*given, out)
     reference.stretch(*given, expected)
-    # Where the windows are almost 0, so is what is divided there.
+    # Where the windows are almost 0, the quotient is arbitrary.
     np.testing.assert_allclose(out[1:-size], expected[1:-size], atol=2e-3)
     if rate == 1.0 and moments > 2 * size:
         np.testing.assert_allclose(out[size:-size], x[size:-size], atol=1e-4)

@@ -1,4 +1,4 @@
-"""Neighbourhoods are weighed to the last bit as their twins do it, in images of any size; tiles are those of OpenCV."""
+"""Filters of neighbourhoods equal their twins to the last bit, in images of any size; tiles are those of OpenCV."""
 
 import cv2
 import numpy as np
@@ -10,7 +10,7 @@ from tests import reference
 
 SHAPES = [(9, 31, 3), (40, 3, 1), (3, 50, 4), (2, 2, 2), (1, 7, 3), (1, 1, 1)]
 TILED = [(32, 48), (33, 48), (30, 41), (7, 5), (1, 1)]
-if config.DISABLE_JIT:  # which takes microseconds for a pixel
+if config.DISABLE_JIT:  # plain Python takes microseconds for a pixel
     SHAPES = [(4, 9, 3), (12, 3, 1), (3, 11, 4), (2, 2, 2), (1, 7, 3), (1, 1, 1)]
     TILED = [(16, 24), (10, 13), (1, 1)]
 DTYPES = [("u1", "u2"), ("u1", "f4"), ("f4", "f4"), ("f8", "f8")]
@@ -22,12 +22,12 @@ def values_of(shape, dtype, seed=0):
 
 
 def spaces(shape, radius, dtype):
-    """What `blur` works in."""
+    """Return the scratch memory of `blur`."""
     block = filters.BLOCK_BYTES // np.dtype(dtype).itemsize
     length = -(-shape[1] * shape[2] // block) * block
-    before, behind = np.empty(radius + 1, np.int64), np.empty(radius + 1, np.int64)
+    before, after = np.empty(radius + 1, np.int64), np.empty(radius + 1, np.int64)
     sizes = length + 2 * radius * shape[2], length, (2 * radius + 1) * length
-    return before, behind, *(np.zeros(size, dtype) for size in sizes)
+    return before, after, *(np.zeros(size, dtype) for size in sizes)
 
 
 def shares_of(radius, dtype, sigma=2.0):

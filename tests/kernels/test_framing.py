@@ -1,4 +1,4 @@
-"""Chunks lie in a file as the Riegeli format says: what array_record writes is the same, byte for byte."""
+"""Chunks are written as the Riegeli format says, byte for byte like those of array_record."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ NUMBERS = np.array(
     [max(0, 2**bits + d) for bits in range(0, 63, 7) for d in (-1, 0, 1)] + [2**63 - 1]
 )
 UNTOUCHED = 0xA5
-# How many chunks are compared with the twin, which takes milliseconds for one: all, or every fifth.
+# Chunks that are compared with the twin, which takes milliseconds for one: all, or every fifth.
 STEP = 5 if config.DISABLE_JIT else 1
 
 # The first 64 bytes of every file by array_record 0.8.6.
@@ -28,7 +28,7 @@ def random_bytes(count, seed=0):
 
 
 def both(name, *arguments, ends, room):
-    """What a kernel and its twin write, with the places they report."""
+    """Return the output of a kernel and of its twin, with the places they report."""
     results = []
     for module in (framing, reference):
         out, places = np.full(room, UNTOUCHED, np.uint8), np.empty(ends, np.int64)
@@ -38,25 +38,25 @@ def both(name, *arguments, ends, room):
 
 
 def place_and_lay(module, begin, kind, records, decoded, pieces):
-    """Begins and bytes of chunks; pieces[i] are the arrays that make the data of chunk i."""
+    """Return begins and bytes of chunks; pieces[i] are the arrays of the data of chunk i."""
     addresses = np.array([[piece.ctypes.data for piece in row] for row in pieces], np.int64)
     sizes = np.array([[len(piece) for piece in row] for row in pieces], np.int64)
     records, decoded = np.array(records, np.int64), np.array(decoded, np.int64)
     begins = np.empty(len(pieces) + 1, np.int64)
     module.place_chunks(begin, sizes, records, begins)
     out = np.full(begins[-1] - begin + 64, UNTOUCHED, np.uint8)
-    module.lay_chunks(begins, kind, records, decoded, addresses, sizes, out[:-64])
+    module.write_chunks(begins, kind, records, decoded, addresses, sizes, out[:-64])
     assert (out[-64:] == UNTOUCHED).all()
     return begins.tolist(), out[:-64].tobytes()
 
 
 def assert_as_defined(begin, records, pieces, kind=framing.SIMPLE):
     decoded = [sum(map(len, row)) + 7 for row in pieces]
-    begins, laid = place_and_lay(framing, begin, kind, records, decoded, pieces)
+    begins, built = place_and_lay(framing, begin, kind, records, decoded, pieces)
     expected = place_and_lay(reference, begin, kind, records, decoded, pieces)
     assert begins == expected[0]
-    assert laid == expected[1]
-    return begins, laid
+    assert built == expected[1]
+    return begins, built
 
 
 def test_varints_are_as_defined():
@@ -101,19 +101,19 @@ def test_a_known_entry():
 
 def test_the_signature_is_a_chunk_without_anything():
     nothing = [[np.empty(0, np.uint8)]]
-    laid = place_and_lay(framing, 0, framing.SIGNATURE, [0], [0], nothing)
-    assert laid == ([0, 64], SIGNATURE)
+    built = place_and_lay(framing, 0, framing.SIGNATURE, [0], [0], nothing)
+    assert built == ([0, 64], SIGNATURE)
 
 
-# All in one block, in two, with a header that is cut, at the beginning of a block, right in front of one.
+# All in one block, in two, with a header that is cut, at the beginning of a block, directly before one.
 @pytest.mark.parametrize(
     "begin", [64, 25, 65_000, *range(65_490, 65_537, 3), 65_535, 65_561, 10 * BLOCK]
 )
 def test_small_chunks_lie_as_defined(begin):
     pieces = [[random_bytes(3, i), random_bytes(size, i)] for i, size in enumerate((0, 1, 100, 33))]
-    begins, laid = assert_as_defined(begin, [1] * 4, pieces)
+    begins, built = assert_as_defined(begin, [1] * 4, pieces)
     assert begins[1] - begin in (CHUNK_HEADER + 3, CHUNK_HEADER + 3 + BLOCK_HEADER)
-    assert len(laid) == begins[-1] - begin
+    assert len(built) == begins[-1] - begin
 
 
 @pytest.mark.parametrize("size", [65_432, 65_433, 65_472, 65_473, 66_000, 131_100])
@@ -137,15 +137,15 @@ def test_every_legal_position_near_a_block_can_be_the_begin_of_a_chunk():
 
 @pytest.mark.parametrize("records", [0, 43, 44, 65_471, 65_472, 65_473, 65_496, 65_497, 140_000])
 def test_a_chunk_is_at_least_as_long_as_it_has_records(records):
-    begins, laid = assert_as_defined(64, [records, 1], [[random_bytes(3)], [random_bytes(4)]])
+    begins, built = assert_as_defined(64, [records, 1], [[random_bytes(3)], [random_bytes(4)]])
     assert begins[1] - 64 >= max(records, 43)
-    padding = laid[43 : begins[1] - 64]
+    padding = built[43 : begins[1] - 64]
     assert not any(padding[: BLOCK - 64 - 43])
 
 
 def test_the_kind_of_a_chunk_is_in_its_header():
-    _, laid = assert_as_defined(100, [0], [[np.zeros(30, np.uint8)]], kind=framing.PADDING)
-    assert laid[24:25] == b"p"
+    _, built = assert_as_defined(100, [0], [[np.zeros(30, np.uint8)]], kind=framing.PADDING)
+    assert built[24:25] == b"p"
 
 
 def test_the_same_chunks_in_two_calls_are_those_of_one():

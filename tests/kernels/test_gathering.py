@@ -11,12 +11,12 @@ from loaderx.kernels import gathering
 from tests import reference
 
 DTYPES = ["?", "i1", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", "S5", "M8[s]"]
-# One more byte on either side than a machine word, a vector and a cache line have.
+# One byte more and one byte less than a machine word, a vector and a cache line.
 SIZES = [0, 1, 2, 3, 7, 8, 9, 31, 33, 63, 65, 1000]
 
 
 def random_array(shape, dtype, seed=0):
-    """Any bit patterns of a dtype, NaNs and padding included."""
+    """Return any bit patterns of a dtype, NaNs and padding included."""
     dtype = np.dtype(dtype)
     count = int(np.prod(shape)) * dtype.itemsize
     memory = np.random.default_rng(seed).integers(0, 256, count, dtype=np.uint8)
@@ -24,12 +24,12 @@ def random_array(shape, dtype, seed=0):
 
 
 def addresses_of(array, rows):
-    """Where rows of an array begin."""
+    """Return the addresses of rows of an array."""
     return array.__array_interface__["data"][0] + np.asarray(rows, np.int64) * array.strides[0]
 
 
 def elements_of(array):
-    """Offsets, size and byte order of the parts that swap as one, for rows of any strides."""
+    """Return offsets, size and byte order of the parts that swap as one, for rows of any strides."""
     unit = array.itemsize // 2 if array.dtype.kind == "c" else array.itemsize
     components = range(0, array.itemsize, unit)
     offsets = [
@@ -119,7 +119,7 @@ def test_a_copy_of_any_size_to_any_address_writes_its_own_bytes_only(size, count
 
 
 def strided_arrays():
-    """Arrays whose rows do not lie side by side in native byte order."""
+    """Return arrays whose rows are not contiguous in native byte order."""
     whole = random_array((6, 4, 5), "i4")
     yield "Fortran order", np.asfortranarray(whole)
     yield "transposed", whole.transpose(2, 1, 0)
@@ -169,7 +169,7 @@ INTEGERS = [("i8", "i4"), ("u8", "u4")]
 
 
 def narrow(array, rows, dtype):
-    """The rows in 32 bits, by the kernel and by its twin, each with its first misfit."""
+    """Return the rows in 32 bits, by the kernel and by its twin, each with its first misfit."""
     results = []
     for kernel in (gathering.narrow_integers, reference.narrow_integers):
         out = np.zeros((len(rows), array[0].size), dtype)

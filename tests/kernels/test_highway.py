@@ -1,4 +1,4 @@
-"""The hash of bytes in memory is HighwayHash64, however the bytes are cut, and the one ArrayRecord files carry."""
+"""Hashes of bytes in memory are HighwayHash64, however the bytes are cut, and equal those in ArrayRecord files."""
 
 import struct
 
@@ -44,7 +44,7 @@ def random_bytes(count, seed=0):
 
 
 def pieces_of(memory, cuts):
-    """Addresses and sizes of the parts of an array between cuts."""
+    """Return addresses and sizes of the parts of an array between cuts."""
     bounds = np.array([0, *cuts, len(memory)], np.int64)
     return memory.ctypes.data + bounds[:-1], np.diff(bounds)
 
@@ -143,7 +143,7 @@ def test_every_bit_counts():
 
 @kernel
 def hash_beginnings(address, size, out):
-    """Shorter and shorter beginnings of the data, in two forms and with one state for all."""
+    """Hash shorter and shorter beginnings of the data, in two forms and with one state for all."""
     state = highway.new_state()
     for i in range(size):
         nbytes = size - i
@@ -164,7 +164,7 @@ def test_a_kernel_can_hash_and_start_again_with_the_same_state():
 
 
 def parts_between_block_headers(position, size):
-    """Places and sizes of `size` bytes of a Riegeli file, and the position behind them."""
+    """Return places and sizes of `size` bytes of a Riegeli file, and the position after them."""
     parts = []
     while size > 0:
         if position % BLOCK == 0:
@@ -181,7 +181,7 @@ def hash_of_parts(memory, parts):
 
 
 def chunks_of(memory):
-    """Of every chunk: the hashes its header states and where the bytes are that they are of."""
+    """Return for every chunk the hashes in its header and the places of the hashed bytes."""
     position = 0
     while position < len(memory):
         header, _ = parts_between_block_headers(position, CHUNK_HEADER)
@@ -195,7 +195,7 @@ def chunks_of(memory):
 
 @pytest.fixture(scope="module")
 def file_of_records(tmp_path_factory):
-    """An ArrayRecord file whose chunks are cut by block headers in their data and in their own headers."""
+    """Write an ArrayRecord file whose chunks are cut by block headers in their data and in their own headers."""
     module = pytest.importorskip("array_record.python.array_record_module")
     path = tmp_path_factory.mktemp("records") / "x.array_record"
     writer = module.ArrayRecordWriter(str(path), "group_size:1,uncompressed")

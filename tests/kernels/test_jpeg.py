@@ -1,4 +1,4 @@
-"""Blocks are transformed and rounded as SciPy does it, tables are those of libjpeg, and planes lose nothing else."""
+"""Blocks are transformed and rounded as by SciPy, tables are those of libjpeg, and planes lose nothing else."""
 
 import io
 
@@ -20,7 +20,7 @@ def test_rounded_blocks_equal_their_twin(shape, quality):
     strips = np.empty((8, shape[1]), np.float32), np.empty((8, shape[1]), np.float32)
     jpeg.quantise_blocks(out, table, jpeg.COSINES, jpeg.WAVES, *strips)
     reference.quantise_blocks(expected, table, jpeg.COSINES, jpeg.WAVES, *strips)
-    # What is halfway between two levels is a matter of the last bit.
+    # A value halfway between two levels depends on the last bit.
     assert np.mean(out == expected) > 0.99
     assert np.max(np.abs(out - expected)) <= 1
 
@@ -33,7 +33,7 @@ def test_tables_are_those_of_libjpeg(quality):
     table = np.empty((8, 8), np.float32)
     for number, base in enumerate((jpeg.LUMINANCE, jpeg.CHROMINANCE)):
         jpeg.quantisation(base, quality, table)
-        # Pillow gives them in the order of the block, not of the file.
+        # Pillow lists them in the order of the block, not of the file.
         np.testing.assert_array_equal(table.reshape(-1), written[number])
 
 
@@ -65,7 +65,7 @@ def test_planes_equal_their_twins(shape, dtype):
     spaces = np.empty((3, 32), dtype), np.empty((4, 32), np.float32)
     jpeg.to_planes(x, white, *found, *spaces)
     reference.to_planes(x, white, *expected, *spaces)
-    # A half, where float32 and float64 are rounded to one side each, is a level.
+    # A half that float32 and float64 round to different sides is a level.
     for plane, twin in zip(found, expected, strict=True):
         assert np.max(np.abs(plane - twin)) <= 1
         assert np.mean(plane != twin) < 0.02

@@ -97,7 +97,7 @@ def test_parts_of_a_batch_are_those_of_the_whole(name):
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 3.0])
 def test_shares_are_drawn_from_the_beta_distribution(alpha):
-    # The sample is all ones and its partner all zeros: what comes out is the share.
+    # The sample is all ones and its partner all zeros, so the result is the share.
     samples = np.array([[1.0], [0.0]], np.float32)
     shares = np.empty((SAMPLES, 1), np.float32)
     partners = np.ones(SAMPLES, np.int64)
@@ -148,7 +148,7 @@ def test_boxes_lie_anywhere_and_cover_the_share_where_nothing_cuts_them_off():
 
 
 def rand_bbox(height, width, lam, cy, cx):
-    """The function of that name in the code of the paper, with the places that it draws as arguments."""
+    """Return the box of the function of that name in the code of the paper, with the drawn places as arguments."""
     cut_rat = np.sqrt(1.0 - lam)
     cut_w, cut_h = int(width * cut_rat), int(height * cut_rat)
     bbx1, bby1 = np.clip(cx - cut_w // 2, 0, width), np.clip(cy - cut_h // 2, 0, height)
@@ -169,7 +169,7 @@ def test_boxes_are_as_large_as_those_of_the_paper(height, width):
         found = tuple(map(int, rand_bbox(height, width, lam, cy, cx)))
         assert (top, bottom, left, right) == found
         cy, cx = random.integers(height), random.integers(width)
-        # Every 20,000th of the distribution once: the mean of the paper's boxes, with less chance in it.
+        # Every 20,000th of the distribution once: the mean of the paper's boxes, with less randomness in it.
         top, bottom, left, right = rand_bbox(height, width, (number + 0.5) / count, cy, cx)
         papers[number] = (bottom - top) * (right - left)
     deviation = areas.std() / math.sqrt(count)

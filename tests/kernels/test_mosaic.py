@@ -27,7 +27,7 @@ def partners(count=COUNT):
 
 
 def boxes(columns=8, seed=0):
-    """Boxes in and around images, some of them not valid, with further columns."""
+    """Return boxes in and around images, some of them not valid, with further columns."""
     rng = np.random.default_rng(seed)
     corners = rng.uniform(-2, [WIDTH + 2, HEIGHT + 2], (COUNT, ROWS, 2, 2))
     x = np.ones((COUNT, ROWS, columns), np.float32)

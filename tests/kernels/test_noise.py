@@ -20,7 +20,7 @@ STREAMS = 4 if config.DISABLE_JIT else 16
 
 
 def normals(key, count):
-    """Noise around the middle, ten deviations away from where it is clipped."""
+    """Return noise around the middle, ten deviations away from where it is clipped."""
     values = np.full(count, 0.5, np.float64)
     noise.add_noise(values, np.uint64(key), 0.0, 0.05, 1.0)
     return (values - 0.5) / np.float64(np.float32(0.05))
@@ -91,7 +91,7 @@ def test_neighbours_channels_and_pairs_have_nothing_to_do_with_each_other(key):
 
 
 def test_samples_in_a_row_have_other_noise():
-    # A key is the output of a generator, so those of neighbouring samples have nothing in common.
+    # A key is the output of a generator, so those of neighbouring samples are independent.
     noises = [normals(next_bits(Draws(number)), COUNT) for number in range(6)]
     for z, other in itertools.combinations(noises, 2):
         for first, second in ((z, other), (z[1:], other[:-1]), (z[:-1], other[1:])):

@@ -1,4 +1,4 @@
-"""Normalisation in lines of scales and biases: as its twin, bit for bit, whole and in parts."""
+"""Normalisation in lines of scales and biases equals its twin bit for bit, whole and in parts."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def values(dtype, count=41):
 
 
 def both(name, out, *given):
-    """What a kernel makes of its arguments, and what its twin does."""
+    """Return the outputs of a kernel and of its twin."""
     results = []
     for module in (normalization, reference):
         target = out.copy()

@@ -1,4 +1,4 @@
-"""Numba keeps what this library needs of it without being promised: one test per name."""
+"""Numba still provides what this library uses of its private API: one test per name."""
 
 import ast
 import ctypes
@@ -206,7 +206,7 @@ assert other == [3], other
 
 @pytest.fixture(scope="module")
 def with_three_threads():
-    """A process that imports this module before all others, and then asks for its threads."""
+    """Run a process that imports this module before all others, and then asks for its threads."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", THREADS],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUMBA_NUM_THREADS": "3"},
@@ -223,7 +223,7 @@ def test_the_number_of_threads_is_known_without_launching_them(with_three_thread
 
 @intrinsic
 def call_at(typing_context, address, value, raises):
-    """A function int64 -> int64 at its native address; -1 if it raised."""
+    """Call a function int64 -> int64 at its native address; return -1 if it raised."""
 
     def generate(context, builder, signature, arguments):
         address, value, raises = arguments
@@ -314,7 +314,7 @@ def linked():
 
 
 def machine_code_of(function):
-    """List the symbols of a function in machine code, by its name, but for the variable with its environment."""
+    """List the symbols of a function in machine code by its name, without the variable with its environment."""
     symbols = cpu_target.target_context.codegen()._engine._defined_symbols
     return [name for name in symbols if function in name and internals.ENVIRONMENT not in name]
 
@@ -330,7 +330,7 @@ def test_callees_are_linked_into_their_callers_and_are_no_machine_code_of_their_
     with linked():
         assert first(1) == 18
     assert not machine_code_of("seventeenfold")
-    # What was compiled there is linked into later callers, too.
+    # The code compiled there is linked into later callers, too.
     assert second(1) == 19
     assert cpu_target.target_context.codegen()._library_class is JITCodeLibrary
 
@@ -404,7 +404,7 @@ def test_after_a_failed_compilation_libraries_are_as_before():
 
 
 class Memory(internals.Cache):
-    """A cache in memory."""
+    """Cache in memory."""
 
     cache_path = None
 
@@ -446,7 +446,7 @@ def test_a_cache_is_asked_before_a_function_is_compiled_and_given_what_was():
     assert sum(second.stats.cache_misses.values()) == 0
     assert second(1.5) == 3.0
     assert sum(second.stats.cache_misses.values()) == 1
-    # One processor, when it is compiled for and when it is loaded for.
+    # One processor, for compiling and for loading.
     (processor,) = cache.processors
     assert (config.CPU_NAME or llvmlite.binding.get_host_cpu_name()) in processor
 
@@ -508,11 +508,11 @@ def negated(value):
 
 
 def subject(value):
-    """What the extensions below are about."""
+    """Subject of the extensions below."""
 
 
 def added(registry, extend):
-    """The entries that something appends to a registry."""
+    """Return the entries that a function appends to a registry."""
     before = len(registry)
     extend()
     return registry[before:]
@@ -655,7 +655,7 @@ samples = np.arange(12, dtype=np.float32).reshape(4, 3)
 matrix = np.eye(3, dtype=np.float32)[::-1].copy()
 np.testing.assert_array_equal(lx.pipeline([turn(matrix=matrix)])(samples), samples[:, ::-1])
 """
-# What comes behind the first batch, each in a process of its own.
+# Programs that run after the first batch, each in a process of its own.
 BEHIND = {
     "nothing": "",
     "a product": PRODUCT,
@@ -664,7 +664,7 @@ BEHIND = {
 }
 EACH = """
 import json, os, traceback, warnings
-warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # Python 3.12 warns of forks beside threads
+warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # Python 3.12 warns of forks with threads
 codes = {}
 for name, source in BEHIND.items():
     child = os.fork()
@@ -682,8 +682,8 @@ print(json.dumps(codes))
 
 
 @pytest.fixture(scope="module")
-def behind_a_batch():
-    """How processes end that go on after a batch, and what they wrote to stderr."""
+def after_a_batch():
+    """Return the exit status of processes that continue after a batch, and their stderr."""
     finished = subprocess.run(
         [sys.executable, "-W", "error", "-c", f"{FIRST_BATCH}\nBEHIND = {BEHIND!r}\n{EACH}"],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
@@ -696,27 +696,27 @@ def behind_a_batch():
 
 
 @compiled_only
-def test_a_batch_does_without_the_linear_algebra_of_scipy(behind_a_batch):
-    codes, written = behind_a_batch
+def test_a_batch_does_without_the_linear_algebra_of_scipy(after_a_batch):
+    codes, written = after_a_batch
     assert codes["nothing"] == 0, written
 
 
 @compiled_only
-def test_products_of_matrices_compile_behind_it(behind_a_batch):
-    codes, written = behind_a_batch
+def test_products_of_matrices_compile_after_it(after_a_batch):
+    codes, written = after_a_batch
     assert codes["a product"] == 0, written
 
 
 @compiled_only
 @pytest.mark.parametrize("name", ["a transform", "a transform from the cache"])
-def test_a_transform_may_multiply_matrices_compiled_now_or_before(behind_a_batch, name):
-    codes, written = behind_a_batch
+def test_a_transform_may_multiply_matrices_compiled_now_or_before(after_a_batch, name):
+    codes, written = after_a_batch
     assert codes[name] == 0, written
 
 
 # --- nowhere else -----------------------------------------------------------------------------
 
-# What `kernels/` and `loaderx/` import of Numba and llvmlite besides: these modules, and names of them.
+# Other names that `kernels/` and `loaderx/` import from Numba and llvmlite: these modules, and names of them.
 PUBLIC = {"numba", "numba.core", "numba.extending", "numba.types", "llvmlite", "llvmlite.ir"}
 PUBLIC_OF_CORE = {"cgutils", "config", "types"}
 PRIVATE_ATTRIBUTES = {
@@ -727,7 +727,7 @@ PRIVATE_ATTRIBUTES = {
 
 
 def private_parts(source):
-    """What a source imports of Numba that is private, and the private attributes it reads."""
+    """Return the private names of Numba that a source imports, and the private attributes it reads."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Documents go to the first row with room for them, and rows hold what the plan says."""
+"""Documents go to the first row with room for them, and rows hold the documents of the plan."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -36,7 +36,7 @@ def test_a_tree_for_as_many_rows_as_can_be_needed_is_enough():
 
 
 def test_the_known_example_of_first_fit_is_packed_as_published():
-    # Johnson et al. 1974, in small: first-fit takes 5 rows where 3 would do.
+    # Johnson et al. 1974, in small: first-fit takes 5 rows where 3 would be enough.
     sizes = [6, 6, 6, 15, 15, 15, 22, 22, 22]
     assert planned(sizes, 43, tree(9)).tolist() == [0, 0, 0, 0, 1, 1, 2, 3, 4]
 

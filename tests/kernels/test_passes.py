@@ -1,4 +1,4 @@
-"""Arguments of a pass are read from where its layout says, compiled or in plain Python."""
+"""Arguments of a pass are read from the places in its layout, compiled or in plain Python."""
 
 import numba
 import numpy as np
@@ -19,7 +19,7 @@ def call_compiled(address, x, out, block, scratch, key, sizes, length):
 
 
 def call(function, layout, *, x=0, out=0, block=(), scratch=0, key=0, sizes=(0, 0), length=0, store=None):  # fmt: skip
-    """Call a function as a pass; `block` has words, and floats, which are bits of words."""
+    """Call a function as a pass; `block` has words, or floats as the bits of words."""
     words = [np.array([word]).view(np.int64)[0] for word in block]
     block, sizes = np.array(words, np.int64), np.array(sizes, np.int64)
     given = (x, out, block.ctypes.data, scratch, np.uint64(key), sizes.ctypes.data, length)

@@ -20,7 +20,10 @@ DRAWS = 300 if config.DISABLE_JIT else 20_000
 
 
 def scenes(dtype=np.int32, seed=0):
-    """Masks of overlapping rectangles, some numbers without pixels and some beyond the boxes, and their boxes."""
+    """Return masks of overlapping rectangles, and their boxes.
+
+    Some numbers have no pixels, and some are larger than the number of boxes.
+    """
     rng = np.random.default_rng(seed)
     masks = np.zeros((COUNT, HEIGHT, WIDTH), dtype)
     boxes = np.zeros((COUNT, ROWS, 7), np.float32)

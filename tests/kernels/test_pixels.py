@@ -1,4 +1,4 @@
-"""Pixels are scaled in float32, halved in precision and rounded to the last bit as NumPy does it."""
+"""Pixels are scaled in float32, converted to half precision and rounded to the last bit as by NumPy."""
 
 import ml_dtypes
 import numpy as np
@@ -8,7 +8,7 @@ from numba.core import config
 from loaderx.kernels import pixels
 from tests import reference
 
-# A number costs 10 us in plain Python, so there a part of the patterns has to do.
+# A number costs 10 us in plain Python, so only a part of the patterns is tested there.
 EVERY = 37 if config.DISABLE_JIT else 1
 
 
@@ -45,7 +45,10 @@ def test_scaled_planes_equal_their_twin(shape, dtype):
 
 
 def neighbourhoods(dtype, unit):
-    """The float32 bits of all 65,536 numbers of a half dtype, of the middle to the next one, and of those around."""
+    """Return float32 bits around all 65,536 numbers of a half dtype.
+
+    These are each number, the middle to the next one, and their neighbours.
+    """
     numbers = np.arange(0, 2**16, dtype=np.uint16)[::EVERY].view(dtype)
     with np.errstate(invalid="ignore"):
         bits = numbers.astype(np.float32).view(np.uint32)
@@ -54,7 +57,7 @@ def neighbourhoods(dtype, unit):
         return np.concatenate([(bits[:, None] + steps).reshape(-1), bits - np.uint32(1)])
 
 
-# Between the smallest half numbers lie many exponents of float32.
+# Many exponents of float32 are between the smallest half numbers.
 SMALL = np.concatenate(
     [
         (np.arange(2**11)[:: 20 if config.DISABLE_JIT else 1] * scale).astype(np.float32)
@@ -70,7 +73,7 @@ def check_halves(kernel, twin, dtype, bits):
     out, expected = np.empty(len(bits), np.uint16), np.empty(len(bits), np.uint16)
     kernel(bits, out)
     twin(bits, expected)
-    # Which of the many bit patterns of NaN it becomes does not matter, and NumPy's are not ours.
+    # The bit pattern of the resulting NaN does not matter, and NumPy's is another.
     numbers = ~np.isnan(bits.view(np.float32))
     np.testing.assert_array_equal(out[numbers], expected[numbers])
     assert np.all(np.isnan(out[~numbers].view(dtype)))

@@ -31,7 +31,7 @@ MATRICES = [ROTATED, PERSPECTIVE, (0, 1, 0, 1, 0, 0, 0, 0, 1), (-1, 0, 29, 0, 1,
 
 
 def boxes(count=50, seed=0, columns=5):
-    """Boxes in and around an image of 20 x 30, some of them not valid."""
+    """Return boxes in and around an image of 20 x 30, some of them not valid."""
     rng = np.random.default_rng(seed)
     corners = rng.uniform(-6, [36, 26], (count, 2, 2))
     x = np.ones((count, columns), np.float32)
@@ -138,7 +138,7 @@ def test_a_box_is_kept_by_its_area_and_by_what_is_left_of_it():
         reference.valid_boxes(x, area, visible, kept)
         np.testing.assert_array_equal(kept, wanted)
         close_boxes(x, XYXY, 1.0, 1.0, area, visible, False, 0.0, out)
-        # What was not valid before is not changed.
+        # A box that was not valid before is not changed.
         np.testing.assert_array_equal(out.any(axis=1), np.logical_or(wanted, [0, 0, 1]))
 
 

@@ -1,4 +1,4 @@
-"""Compiling for more than a second is announced: to the logger, and on a terminal, but not where stderr is a pipe."""
+"""Compilations of more than a second are announced: to the logger, and on a terminal, but not if stderr is a pipe."""
 
 import json
 import os
@@ -90,7 +90,7 @@ compile_both()
 
 @pytest.fixture(scope="module")
 def on_a_terminal(tmp_path_factory):
-    """The lines that a program writes to a stderr that is a terminal: of what is compiled quickly, and slowly."""
+    """Return the lines that a program writes to a stderr that is a terminal, for fast and for slow compilations."""
     reader, writer = pty.openpty()
     run(tmp_path_factory.mktemp("terminal"), QUICK_AND_SLOW, stderr=writer)
     os.close(writer)
@@ -98,7 +98,7 @@ def on_a_terminal(tmp_path_factory):
     while True:
         try:
             part = os.read(reader, 4096)
-        except OSError:  # Linux says so at the end
+        except OSError:  # Linux reports the end of the file so
             part = b""
         if not part:
             break
@@ -115,7 +115,7 @@ def test_on_a_terminal_there_is_a_line_for_each(on_a_terminal):
     assert lines[0] == (
         "loaderx: compiling the kernel 'twice', the first time only: later it is loaded from the cache"
     )
-    # What it calls is the user's extension of Numba.
+    # The function it calls is the user's extension of Numba.
     assert lines[1] == (
         "loaderx: compiling the transforms lift, once in every process: it cannot be cached"
     )
@@ -178,7 +178,7 @@ assert said
 """,
 }
 EACH = """
-warnings.simplefilter("ignore")  # forking beside a thread is warned of, from Python 3.12 on
+warnings.simplefilter("ignore")  # Python 3.12 warns of forks with threads
 failures = {}
 for name, case in CASES.items():
     said.clear()
@@ -193,7 +193,7 @@ print(json.dumps(failures))
 
 @pytest.fixture(scope="module")
 def where_stderr_is_piped(tmp_path_factory):
-    """What failed in a program that does all of these, and what it wrote to its stderr."""
+    """Run a program that does all of these; return its failures, and its stderr."""
     program = f"CASES = {CASES!r}\n{EACH}"
     finished = run(tmp_path_factory.mktemp("piped"), program, capture_output=True)
     return json.loads(finished.stdout), finished.stderr

@@ -1,4 +1,4 @@
-"""The generator is Threefry and SplitMix64 as published, and its numbers are uniform and unrelated."""
+"""The generator is Threefry and SplitMix64 as published, and its numbers are uniform and independent."""
 
 import jax
 import numpy as np
@@ -52,7 +52,7 @@ def test_folding_is_what_jax_does_to_its_keys(key, number):
 
 
 def unfold(key, folded):
-    """The number that `fold` made this key from."""
+    """Return the number that `fold` made this key from."""
     rotations = (13, 15, 26, 6, 17, 29, 16, 24)
     keys = [key % 2**32, key >> 32]
     keys.append(0x1BD11BDA ^ keys[0] ^ keys[1])
@@ -155,7 +155,7 @@ def test_numbers_are_uniform(stream):
 
 
 def correlation(first, second):
-    """In standard deviations of what unrelated numbers have."""
+    """Return the correlation in standard deviations of that of independent numbers."""
     return np.corrcoef(first, second)[0, 1] * np.sqrt(len(first))
 
 

@@ -1,4 +1,4 @@
-"""Filters are those of Pillow, and a resized window equals its twin, whatever is left in its memory."""
+"""Filters are those of Pillow, and a resized window equals its twin, whatever its scratch memory holds."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ KINDS = [resizing.BILINEAR, resizing.BICUBIC, resizing.LANCZOS]
 
 
 def filter_of(kernel, before, start, extent, flipped, kind, antialias, size, dtype=np.float32):
-    """Shares, places and counts, in memory that holds something else."""
+    """Return shares, places and counts, written to memory with other content."""
     taps = resizing.most_taps(kind, antialias, len(before), size)
     shares, places = np.full(size * taps, np.nan, dtype), np.full(size * taps, 99, np.int32)
     counts = np.full(size, 99, np.int32)
@@ -34,7 +34,7 @@ def filter_of(kernel, before, start, extent, flipped, kind, antialias, size, dty
 
 
 def dense(shares, places, counts, size):
-    """The share of every pixel in every result."""
+    """Return the share of every pixel in every result."""
     taps = len(places) // len(counts)
     matrix = np.zeros((len(counts), size))
     for i, count in enumerate(counts):
@@ -79,7 +79,7 @@ def test_a_filter_equals_its_twin_and_its_definition(
     inside = slice(10 + start, 10 + start + extent)
     np.testing.assert_allclose(shares[:, inside], expected, atol=16 * np.finfo(dtype).eps)
     assert np.sum(np.abs(shares)) == pytest.approx(np.sum(np.abs(shares[:, inside])))
-    # What has no share is not looked at: infinity times 0 would be NaN.
+    # A pixel without a share is not read: infinity times 0 would be NaN.
     used = np.arange(len(found[1])) % (len(found[1]) // out) < found[2].repeat(len(found[1]) // out)
     assert np.all(found[0][used] != 0)
     assert np.all(found[1][used] >= before[start])
@@ -96,13 +96,13 @@ def test_a_filter_of_the_same_size_is_the_identity(kind):
 
 
 def filter_for(size, kind=resizing.BILINEAR, result=5, dtype=np.float32):
-    """The filter of five results from `size` pixels."""
+    """Return the filter of five results from `size` pixels."""
     before = np.arange(size, dtype=np.int32)
     return filter_of(resizing.compose_filter, before, 0, size, False, kind, True, result, dtype)
 
 
 def resized(kernel, x, rows, columns, filters, whole, out):
-    """What a kernel makes of x; what is left in its memory from other samples must not matter."""
+    """Return the result of a kernel for x; the content of its scratch memory must not matter."""
     _, width, channels = out.shape
     dtype = filters[0].dtype
     fill = np.arange(9, 9 + channels).astype(x.dtype)
@@ -123,7 +123,7 @@ def resized(kernel, x, rows, columns, filters, whole, out):
     kernel(x, rows, columns, *filters, fill, scale, bias, whole, limits, *spaces, out)
 
 
-# Sizes of an image of which five pixels are made: some shrink, some do not.
+# Sizes of an image from which five pixels are made: some shrink, some do not.
 SIZES = [(5, 5), (3, 4), (4, 13), (11, 2), (17, 12)]
 
 

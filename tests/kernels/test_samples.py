@@ -1,4 +1,4 @@
-"""The driver takes samples through a table of passes, as its twin does, one by one or in parts at once."""
+"""The driver runs samples through a table of passes, as its twin does, one by one or in parts at once."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ CHAINS = {
 
 
 class Run:
-    """The arguments of a chain's program, as the driver gets them."""
+    """Arguments of a chain's program, as the driver receives them."""
 
     def __init__(self, ops, parts=1):
         pipeline = lx.pipeline([*ops, T.Identity()], seed=3)

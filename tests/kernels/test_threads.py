@@ -28,8 +28,8 @@ in_processes = pytest.mark.skipif(
     bool(config.DISABLE_JIT), reason="plain Python has no threading layer"
 )
 
-# Whatever a program does, it counts the threads at work. `check` fails if there were ever more than its callers, and
-# the other cores that one of them found idle.
+# Every program counts the threads at work. `check` fails if there were ever more than its callers and the other cores
+# that were idle for one of them.
 PRELUDE = """
 import json, os, sys, threading, traceback, warnings
 import numba, numpy as np
@@ -83,7 +83,7 @@ assert not failed, failed
 check(4)
 """
 FORKS = """
-warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside threads
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks with threads
 call()
 busy = [True]
 def many():
@@ -130,7 +130,7 @@ with iter(loader) as batches:
         assert np.array_equal(batch["data"], wanted)
 check(3)
 """
-# With the layer of the parent, which the child does not know to be that.
+# With the layer of the parent, which the child cannot detect.
 LATE_IMPORT = """
 import multiprocessing, os, warnings
 import numba, numpy as np
@@ -165,13 +165,13 @@ print(json.dumps(found))
 """
 
 LAYERS = ["omp", "tbb", "workqueue"]
-# What a layer needs of the system, and what Numba says without it.
+# The system library that a layer needs, and Numba's message without it.
 LIBRARIES = {"omp": "libgomp", "tbb": "libtbb"}
 MISSING = ("layer is not initialized", "No threading layer could be loaded")
 
 
 def run(program, layer):
-    """Run a program under a threading layer; return what it prints."""
+    """Run a program under a threading layer; return its output."""
     finished = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         env={
@@ -193,7 +193,7 @@ def run(program, layer):
 
 @pytest.fixture(scope="module", params=LAYERS)
 def programs_under(request):
-    """A threading layer; and of each program the layer it had, and the number of threads of our own."""
+    """Return a threading layer, and for each program its layer and the number of threads of our own."""
     program = f"{PRELUDE}\nPROGRAMS = {PROGRAMS!r}\n{EACH}"
     return request.param, json.loads(run(program, request.param))
 
@@ -215,14 +215,14 @@ def test_a_forked_child_that_imports_the_kernels_is_safe(layer):
 
 @in_processes
 def test_a_layer_that_cannot_be_loaded_is_not_needed():
-    # Of these layers there is only TBB, which few machines have.
+    # Of these layers only TBB exists, which few machines have.
     program = PRELUDE + "call()\nprint(len(own_threads()) or numba.threading_layer())"
     assert run(program, "safe") in ("1\n", "tbb\n")
 
 
 @pytest.fixture
 def process(monkeypatch):
-    """Threads of a process with four cores, in which nothing runs."""
+    """Return the threads of a process with four cores, in which nothing runs."""
     monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 4)
     found = ProcessThreads(forked=True)
     monkeypatch.setattr(threads, "_current", [found])
@@ -262,7 +262,7 @@ def test_numbas_number_of_threads_is_the_limit_unless_another_is_given(process, 
 
 
 def shared(size, nbytes, count, process):
-    """How samples are shared: the parts, and in which threads."""
+    """Return how samples are shared: the parts, and the threads they ran in."""
     found = []
 
     def part(number, begin, end):

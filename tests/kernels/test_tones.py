@@ -1,4 +1,4 @@
-"""Channels come apart and together again, tables are looked up and values counted, compiled as in plain Python."""
+"""Channels are split and merged, tables are looked up and values counted, compiled as in plain Python."""
 
 import numpy as np
 import pytest

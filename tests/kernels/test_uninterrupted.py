@@ -1,4 +1,4 @@
-"""Imports and compilations go on where Ctrl-C cannot reach them."""
+"""Imports and compilations continue where Ctrl-C cannot reach them."""
 
 import _thread
 import gc

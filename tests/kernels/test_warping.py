@@ -1,4 +1,4 @@
-"""Pixels are looked up through a map as OpenCV and SciPy do it, and a map of whole pixels is a copy."""
+"""Pixels are looked up through a map as by OpenCV and SciPy, and a map of whole pixels is a copy."""
 
 import math
 
@@ -22,7 +22,7 @@ BORDERS = {FILL: cv2.BORDER_CONSTANT, REFLECT: cv2.BORDER_REFLECT_101, EDGE: cv2
 
 
 def around(degrees, scale=1.0, size=SIZE):
-    """A rotation around the centre."""
+    """Return a rotation around the centre."""
     cosine, sine = (scale * part(math.radians(degrees)) for part in (math.cos, math.sin))
     x, y = (size[1] - 1) / 2, (size[0] - 1) / 2
     c, f = x - cosine * x + sine * y, y - sine * x - cosine * y
@@ -62,7 +62,7 @@ def image(dtype, channels, size=SIZE):
 
 
 def warped(x, matrix, mode=FILL, fill=0.0, size=None, nearest=False, module=warping):
-    """The image through a map, with something behind it that must stay."""
+    """Return the image through a map; the memory after the result must stay unchanged."""
     tall, wide = size or x.shape[:2]
     channels = x.shape[2]
     memory = np.full(tall * wide * channels + 16, 77, x.dtype)

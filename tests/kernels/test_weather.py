@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from loaderx.kernels.weather import add_disc, add_streak, shade, streak, veil
+from loaderx.kernels.weather import add_disc, add_streak, draw_fog, draw_rain, draw_shadow
 from tests import reference
 
 KINDS = pytest.mark.parametrize(
@@ -18,7 +18,7 @@ def image(dtype, channels):
 
 
 def assert_alike(ours, twin, before):
-    # What is next to a half may be rounded either way.
+    # A value next to a half may be rounded either way.
     tolerance = 1 if ours.dtype == np.uint8 else 1e-5
     np.testing.assert_allclose(ours.astype(float), twin.astype(float), atol=tolerance)
     assert np.mean(ours == twin) > 0.98 or ours.dtype != np.uint8
@@ -40,8 +40,8 @@ def test_pixels_under_discs_are_veiled_once_for_each(dtype, channels):
     np.testing.assert_array_equal(np.cumsum(edges, axis=1)[:, :-1], covers)
     ours, twin = before.copy(), before.copy()
     line = np.empty(WIDTH * channels, np.float32)
-    veil(ours, edges, np.float32(0.3), white, np.empty(3, np.float32), line)
-    reference.veil(twin, edges, 0.3, white, np.empty(3), None)
+    draw_fog(ours, edges, np.float32(0.3), white, np.empty(3, np.float32), line)
+    reference.draw_fog(twin, edges, 0.3, white, np.empty(3), None)
     assert_alike(ours, twin, before)
 
 
@@ -57,8 +57,8 @@ def test_streaks_add_the_mean_of_their_layer(dtype, channels, size):
     ours, twin = before.copy(), before.copy()
     sums, totals = np.empty(WIDTH, np.int32), np.empty(WIDTH + size, np.int32)
     line = np.empty(WIDTH * channels, np.float32)
-    streak(ours, layer, size, 0.8 * white, 0.9, white, sums, totals, line)
-    reference.streak(twin, layer, size, 0.8 * white, 0.9, white, None, None, None)
+    draw_rain(ours, layer, size, 0.8 * white, 0.9, white, sums, totals, line)
+    reference.draw_rain(twin, layer, size, 0.8 * white, 0.9, white, None, None, None)
     assert_alike(ours, twin, before)
 
 
@@ -76,6 +76,6 @@ def test_inside_of_a_polygon_it_is_darker(dtype, channels, corners):
     white = 255.0 if dtype == np.uint8 else 1.0
     corners = np.array(corners, np.float64)
     ours, twin = before.copy(), before.copy()
-    shade(ours, corners, 0.6, white, np.empty(len(corners)))
-    reference.shade(twin, corners, 0.6, white, None)
+    draw_shadow(ours, corners, 0.6, white, np.empty(len(corners)))
+    reference.draw_shadow(twin, corners, 0.6, white, None)
     assert_alike(ours, twin, before)

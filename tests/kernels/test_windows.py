@@ -1,4 +1,4 @@
-"""Windows compose: the table of a chain of crops, pads, flips and resizes shows what doing them in turn shows."""
+"""Windows compose: the table of a chain of crops, pads, flips and resizes equals one op after the other."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ examples = settings(max_examples=20 if config.DISABLE_JIT else 100, deadline=Non
 
 
 def padded(values, before, after, mode):
-    """NumPy's own padding, with -1 as the fill colour."""
+    """Pad by NumPy, with -1 as the fill colour."""
     given = {"constant_values": -1} if mode == FILL else {}
     return np.pad(values, (before, after), MODES[mode], **given)
 
@@ -40,7 +40,7 @@ def test_coordinates_outside_are_those_of_numpys_padding(size, mode):
 
 
 def tables_of(kernel, before, *arguments, size):
-    """The table that a kernel writes, and nothing else but the table."""
+    """Return the table that a kernel writes; it must write nothing else."""
     guarded = np.full(size + 2, 99, np.int32)
     kernel(before, *arguments, guarded[1:-1])
     assert guarded[0] == guarded[-1] == 99
@@ -49,7 +49,7 @@ def tables_of(kernel, before, *arguments, size):
 
 @st.composite
 def window_of(draw, size):
-    """A window of its output's own size, which may lie anywhere."""
+    """Draw a window of its output's own size, at any place."""
     extent = draw(st.integers(1, 9))
     return draw(st.integers(-12, size + 12)), extent, draw(st.booleans()), draw(st.sampled_from([*MODES]))  # fmt: skip
 
@@ -90,8 +90,8 @@ def test_a_nearest_table_equals_its_twin(data, size, out, flipped):
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_the_walk_of_a_table_equals_its_twin(table):
     for direction in (table, table[::-1]):
-        found = windows.walk(np.array(direction, np.int32))
-        assert tuple(found) == reference.walk(np.array(direction, np.int32))
+        found = windows.longest_run(np.array(direction, np.int32))
+        assert tuple(found) == reference.longest_run(np.array(direction, np.int32))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

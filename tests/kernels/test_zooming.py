@@ -1,4 +1,4 @@
-"""An image on a larger canvas, scaled, as its twin has it and as Pillow does without a canvas."""
+"""Zooming out of an image equals its twin, and Pillow where there is no canvas."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_pixels_are_mixed_as_the_twin_does(dtype, window, shape):
     for antialias in (True, False):
         ours, twin = zoomed(x, window, shape, antialias), np.empty((*shape, 3), np.float64)
         reference.zoom_bilinear(x, window, antialias, False, [1, 2, 3], *[None] * 5, twin)
-        # What is next to a half may be rounded either way.
+        # A value next to a half may be rounded either way.
         np.testing.assert_allclose(ours, twin, atol=0.501 if dtype == np.uint8 else 1e-3)
         if dtype == np.uint8:
             reference.zoom_bilinear(x, window, antialias, True, [1, 2, 3], *[None] * 5, twin)

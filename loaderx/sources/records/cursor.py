@@ -3,7 +3,7 @@
 import numpy as np
 
 from loaderx.kernels.blocks import BLOCK, BLOCK_HEADER, CHUNK_HEADER
-from loaderx.kernels.framing import PADDING, SIGNATURE, lay_chunks, place_chunks
+from loaderx.kernels.framing import PADDING, SIGNATURE, place_chunks, write_chunks
 
 from .encoding import Chunks
 from .inputs import Bytes, Numbers
@@ -31,7 +31,7 @@ def frame(placed: PlacedChunks) -> Bytes:
     chunks, begins = placed
     # Reusing this memory gains nothing: writing the file takes several times as long as all of this function.
     out = np.empty(begins[-1] - begins[0], np.uint8)
-    lay_chunks(
+    write_chunks(
         begins, chunks.kind, chunks.records, chunks.decoded, chunks.addresses, chunks.sizes, out
     )
     return out

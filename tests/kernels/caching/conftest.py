@@ -1,4 +1,4 @@
-"""What several tests of the cache need."""
+"""Fixtures for the tests of the cache."""
 
 import os
 
@@ -9,7 +9,7 @@ STRANGER = 12345
 
 @pytest.fixture
 def give_away(monkeypatch):
-    """Make a path belong to somebody else, as far as this process can see."""
+    """Return a function that makes a path belong to another user, as far as this process can see."""
 
     def give(path):
         if os.geteuid() == 0:
@@ -22,6 +22,6 @@ def give_away(monkeypatch):
 
 @pytest.fixture
 def nowhere(tmp_path):
-    """A path that nobody can create, root included."""
+    """Return a path that no user can create, root included."""
     (tmp_path / "file").write_text("not a folder")
     return str(tmp_path / "file" / "folder")

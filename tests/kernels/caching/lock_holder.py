@@ -1,4 +1,4 @@
-"""A process that holds the lock of a file."""
+"""Process that holds the lock of a file."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ with store.locked(Path(sys.argv[1])):
 
 @contextmanager
 def holder(file, then):
-    """A process that holds a lock, and has done what comes `then` as soon as it says so."""
+    """Start a process that holds a lock, and wait until it has run `then`."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD.format(then=then), file],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},

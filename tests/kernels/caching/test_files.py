@@ -1,4 +1,4 @@
-"""A file of compiled code is whole, verified and private, or as good as absent."""
+"""A file of compiled code is complete, verified and private, or it is ignored."""
 
 import os
 from pathlib import Path

@@ -36,7 +36,7 @@ def op(x, amount=1.0):
 
 
 def made(source=FUNCTION, name="op", **values):
-    """A function of a module of its own, in which there are these values."""
+    """Return a function of a module of its own, which holds these values."""
     module = {"__name__": "somewhere", "np": np, **values}
     exec(source, module)
     return module[name]
@@ -63,7 +63,7 @@ class OtherMode(enum.IntEnum):
     FAST = 2
 
 
-# Other code of the same module has the same name; only what is in it differs.
+# Other code of the same module has the same name; only its content differs.
 OtherMode.__name__, OtherMode.__qualname__ = Mode.__name__, Mode.__qualname__
 
 
@@ -113,7 +113,7 @@ def calling_deeply(inner):
 def through_package(gain):
     tools = module_of("package.tools", gain=gain)
     package = module_of("package", tools=tools)
-    # As real packages do, it can be reached from its own module.
+    # As in real packages, it can be reached from its own module.
     tools.package = package
     return made(THROUGH_PACKAGE, package=package)
 
@@ -349,7 +349,7 @@ def test_what_cannot_be_known_in_full_has_no_fingerprint(value):
     tools = module_of("tools", LEVEL=value, gain=helper())
     with pytest.raises(Uncacheable):
         fingerprint(made(THROUGH_MODULE, tools=tools))
-    # What is not read does not count, and neither does an attribute of the same name.
+    # A name that is not read does not count, nor does an attribute of the same name.
     assert fingerprint(made(level=1, other=value)) == fingerprint(made(level=1))
     shape = made("def op(x):\n    x[0] = x.shape[0]", shape=value)
     assert fingerprint(shape) == fingerprint(made("def op(x):\n    x[0] = x.shape[0]"))

@@ -10,7 +10,7 @@ from loaderx.kernels.caching import folders
 
 @pytest.fixture(autouse=True)
 def warn_again():
-    """Each test hears what is said once per process."""
+    """Reset the warnings that are given once per process."""
     folders._warn.cache_clear()
     yield
     folders._warn.cache_clear()

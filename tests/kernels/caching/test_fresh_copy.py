@@ -41,7 +41,7 @@ def function(value):
 def test_a_copy_reads_the_values_of_now(monkeypatch):
     assert numba.njit(function)(5.0) == (6.0, 4.0, 2.0)
     monkeypatch.setitem(globals(), "LEVEL", 3.0)
-    # What was compiled keeps what it read.
+    # Compiled code keeps the values it read.
     assert numba.njit(function)(5.0) == (6.0, 4.0, 2.0)
     assert numba.njit(fresh_copy(function))(5.0) == (8.0, 2.0, 6.0)
     assert raised(5.0) == 6.0

@@ -105,7 +105,7 @@ def test_a_process_that_is_done_blocks_nobody(tmp_path, caplog, end):
 
 
 def filled(cache, names):
-    """Passes of 1000 bytes with what belongs to them, the first not used for longest."""
+    """Write passes of 1000 bytes with their other files, the first of which was not used for longest."""
     cache.mkdir(exist_ok=True)
     for age, name in enumerate(names):
         for file, size in ((f"{name}.lock", 0), (f"{name}.1.nbc", 400), (f"{name}.2.nbc", 600)):
@@ -149,8 +149,8 @@ def test_kernels_lie_next_to_their_sources_or_in_the_folder_named_for_numba(
     sources.mkdir()
     assert store.kernel_folders(sources) == [sources / "__pycache__"]
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    beside, own = store.kernel_folders(sources)
-    assert beside == sources / "__pycache__"
+    pycache, own = store.kernel_folders(sources)
+    assert pycache == sources / "__pycache__"
     assert own.parent == cache
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "named"))
     assert [folder.parent for folder in store.kernel_folders(sources)] == [tmp_path / "named"]

@@ -8,7 +8,7 @@ import zstandard
 from loaderx.kernels.blocks import BLOCK_HEADER, CHUNK_HEADER, end_of
 from loaderx.kernels.chunks import SIMPLE
 from loaderx.sources.records.format import CONTENT_FIELD, MAGIC
-from tests.kernels.laid_chunks import data_of, entry_of, header_of, joined
+from tests.kernels.built_chunks import data_of, entry_of, header_of, joined
 from tests.loaderx.sources.fuzz_damage import forged
 from tests.loaderx.sources.fuzz_originals import STEP, chunk_at, places, records_at, records_of
 from tests.reference import entry_fields, varint

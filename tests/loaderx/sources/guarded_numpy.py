@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from tests.kernels.walls import walled
+from tests.kernels.guard_pages import between_guard_pages
 
 # Larger arrays are not guarded: their size is forged.
 LARGE = 64 << 20
@@ -24,7 +24,7 @@ class GuardedNumpy:
         nbytes = math.prod(sizes) * np.dtype(dtype).itemsize
         if not self.on or not 0 <= nbytes < LARGE:
             return np.empty(shape, dtype)
-        return np.ndarray(sizes, dtype, walled(nbytes))
+        return np.ndarray(sizes, dtype, between_guard_pages(nbytes))
 
 
 GUARDED = GuardedNumpy()

@@ -1,4 +1,4 @@
-"""Memory between pages that end the process if they are touched."""
+"""Memory between guard pages, which end the process if they are touched."""
 
 import ctypes
 import mmap
@@ -11,13 +11,13 @@ PAGE = mmap.PAGESIZE
 
 
 def forbid(address):
-    """Make a page one that cannot be touched, until its memory is given back."""
+    """Protect a page from any access, until its memory is given back."""
     if LIBRARY.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(PAGE), PROT_NONE):
         raise OSError(ctypes.get_errno(), "mprotect")
 
 
-def walled(size, at_end=True):
-    """Bytes that lie at the end of the pages between two such walls, or at their beginning."""
+def between_guard_pages(size, at_end=True):
+    """Return bytes at the end of the pages between two guard pages, or at their beginning."""
     room = -(-size // PAGE) * PAGE
     whole = np.frombuffer(mmap.mmap(-1, room + 2 * PAGE), np.uint8)
     forbid(whole.ctypes.data)

@@ -1,4 +1,4 @@
-"""Chunks of a Riegeli file as a test wants them: their bytes, right or wrong, and where they lie in memory."""
+"""Chunks of a Riegeli file for tests: their bytes, right or wrong, and their places in memory."""
 
 from typing import Any, NamedTuple
 
@@ -10,13 +10,13 @@ from loaderx.kernels.highway import highway_hash
 from tests.reference import own_places, varint
 
 SIGNATURE_END = 64
-# From where nothing of a chunk lies in the next block to where all but one byte does, and behind the block header.
+# From no byte of a chunk in the next block to all bytes but one, and after the block header.
 AROUND_A_BLOCK = [
     begin
     for begin in range(BLOCK - 130, BLOCK + 30)
     if begin % BLOCK == 0 or begin % BLOCK > BLOCK_HEADER
 ]
-# Random bytes behind a chunk, for whoever reads on.
+# Random bytes after a chunk, for code that reads too far.
 BEHIND = 64
 
 
@@ -30,17 +30,17 @@ def hash_of(data):
 
 
 def packed(content, promised=None):
-    """A part of a chunk as zstd leaves it, behind its size or what is said to be its size."""
+    """Return a part of a chunk: a zstd frame after its size, or after the `promised` size."""
     return varint(len(content) if promised is None else promised) + zstandard.compress(content)
 
 
 def joined(compression, listed, values):
-    """What follows the header of a chunk, of two parts which are compressed already."""
+    """Return the data of a chunk from two parts that are already compressed."""
     return compression + varint(len(listed)) + listed + values
 
 
 def data_of(*records, codec="plain", listed=None, promised=None):
-    """What follows the header of a chunk, an intact one if neither sizes nor zstd's promise are given."""
+    """Return the data of a chunk, which is intact unless sizes or zstd's promise are given."""
     listed = b"".join(varint(len(record)) for record in records) if listed is None else listed
     values = b"".join(records)
     if codec == "plain":
@@ -49,19 +49,19 @@ def data_of(*records, codec="plain", listed=None, promised=None):
 
 
 def header_of(data, kind, records, decoded, size=None):
-    """The header of a chunk, with right hashes, whatever the numbers are."""
+    """Return the header of a chunk, with right hashes, whatever the numbers are."""
     words = len(data) if size is None else size, hash_of(data), kind + 256 * records, decoded
     content = np.array([word % 2**64 for word in words], "<u8").tobytes()
     return hash_of(content).to_bytes(8, "little") + content
 
 
 def entry_of(offset, size, count):
-    """What an index has about a chunk."""
+    """Return the entry of a chunk in an index."""
     return b"\x08" + varint(offset) + b"\x10" + varint(size) + b"\x18" + varint(count)
 
 
 class Chunk(NamedTuple):
-    """Where a chunk is, and what keeps its memory."""
+    """Place of a chunk, and the object that owns its memory."""
 
     base: int
     begin: int
@@ -69,8 +69,8 @@ class Chunk(NamedTuple):
     hold: Any
 
 
-class Laid:
-    """A chunk with true hashes in memory that is random around it, and in its block headers."""
+class BuiltChunk:
+    """Chunk with true hashes in memory that is random around it, and in its block headers."""
 
     def __init__(self, data, decoded, begin=SIGNATURE_END, kind="r", records=1, size=None, seed=0):
         content = header_of(data, ord(kind), records, decoded, size) + data
@@ -85,5 +85,5 @@ class Laid:
         return Chunk(self.memory.ctypes.data, self.begin, self.limit, self.memory)
 
 
-def laid_record(record, codec="plain", **options):
-    return Laid(data_of(record, codec=codec), len(record), **options)
+def built_record(record, codec="plain", **options):
+    return BuiltChunk(data_of(record, codec=codec), len(record), **options)
