@@ -1,4 +1,4 @@
-"""The command line: `loaderx COMMAND` and `python -m loaderx COMMAND`."""
+"""Command line: `loaderx COMMAND` and `python -m loaderx COMMAND`."""
 
 import argparse
 import importlib
@@ -26,10 +26,10 @@ from loaderx.errors import LoaderxError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status of the process; without arguments they are those of the process."""
+    """Run one command and return its exit status; `arguments` are by default those of the process."""
     status = _status(arguments)
     if arguments is None and status > SIGNALLED:
-        # At once: JAX and Numba may be at work in threads, and an end of the interpreter in between is a crash.
+        # At once: JAX and Numba may be running in threads, and the end of the interpreter would crash in them.
         os._exit(status)
     return status
 
@@ -44,19 +44,19 @@ def _status(arguments: Sequence[str] | None) -> int:
                 command = f"loaderx {options.command}"
                 status = _run(options, command)
             finally:
-                # Also where argparse ends the process, after --help.
+                # Also after --help, where argparse exits.
                 flush_result()
         except MissingPackageError as error:
             write_note(str(error))
             return FAILED
         except BrokenPipeError:
-            # Who read the result has seen enough, as `head` has.
+            # The reader closed the pipe, as `head` does.
             return FAILED
         except (LoaderxError, OSError) as error:
             write_note(f"{command}: {_in_one_line(error)}")
             return WRONG_INPUT
         except BaseException as error:
-            # Imports and callbacks make other errors of an interruption.
+            # Imports and callbacks turn a KeyboardInterrupt into other errors.
             if not arrived and not isinstance(error, KeyboardInterrupt):
                 raise
             what = str(error) if isinstance(error, StoppedError) else "stopped"
@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace, command: str) -> int:
         write_note(f"{command}: {message}")
 
     with warnings.catch_warnings():
-        # Those for the user, once; those for programmers are of no use here.
+        # Show warnings for users once, and none for programmers.
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = show_warning

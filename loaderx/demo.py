@@ -1,4 +1,4 @@
-"""`loaderx demo`: train a Flax model from an endless loader and report what the loader cost."""
+"""Demo, `loaderx demo`: train a Flax model from an endless loader and report what the loader cost."""
 
 import tempfile
 import time
@@ -22,7 +22,7 @@ COMPILING_STEPS = 1
 
 
 class Classifier(nnx.Module):
-    """Two convolutions and two dense layers: small enough for a laptop, 98 % and more on digits."""
+    """Convolutional network with two dense layers: small enough for a laptop, 98 % and more on digits."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.narrow = nnx.Conv(1, 16, kernel_size=(3, 3), rngs=rngs)
@@ -31,7 +31,7 @@ class Classifier(nnx.Module):
         self.logits = nnx.Linear(64, 10, rngs=rngs)
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        """Logits of the ten digits for images of 8x8 grey values from 0 to 16."""
+        """Return the logits of the ten digits for images of 8x8 grey values from 0 to 16."""
         x = images[..., None] / 16
         x = nnx.relu(self.wide(nnx.relu(self.narrow(x))))
         x = nnx.max_pool(x, window_shape=(2, 2), strides=(2, 2))
@@ -39,7 +39,7 @@ class Classifier(nnx.Module):
 
 
 def loss(model: Classifier, batch: dict[str, jax.Array]) -> jax.Array:
-    """Mean cross-entropy of one batch."""
+    """Return the mean cross-entropy of one batch."""
     logits = model(batch["data"])
     return optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"]).mean()
 
@@ -56,12 +56,12 @@ def train_step(
 
 @nnx.jit
 def count_correct(model: Classifier, batch: dict[str, jax.Array]) -> jax.Array:
-    """How many images of one batch the model names correctly."""
+    """Return the number of images of one batch that the model classifies correctly."""
     return (model(batch["data"]).argmax(axis=1) == batch["label"]).sum()
 
 
 def write_digits(folder: Path) -> Dataset:
-    """Write scikit-learn's digits as two .npy files, as a user's data would lie on disk."""
+    """Write scikit-learn's digits as two .npy files, the format of a user's data."""
     digits = load_digits()
     np.save(folder / "data.npy", digits.images.astype(np.uint8))
     np.save(folder / "label.npy", digits.target.astype(np.int32))
@@ -99,7 +99,7 @@ def run() -> None:
                 value = train_step(model, optimizer, next(batches))
                 progress.update()
                 if batches.step % VALIDATE_EVERY == 0:
-                    # JAX runs behind Python: the clock stops only when the step is done.
+                    # JAX runs asynchronously: the clock stops only when the step is done.
                     value.block_until_ready()
                     seconds += time.perf_counter() - started
                     correct = sum(int(count_correct(model, batch)) for batch in validation)

@@ -343,7 +343,7 @@ def partners_of(
 
 
 def steps_to_partners(size: int, key: np.uint64, batch: int, number: int) -> tuple[int, ...]:
-    """Draw the distances in places from every sample to its partners: different ones, if the batch has enough samples."""
+    """Draw the distances in places from every sample to its partners: different ones in a batch of enough samples."""
     # Compiled code returns Python integers, and accepts those of 64 bits only as uint64.
     rng = Draws(fold(np.uint64(fold(key, np.uint64(0))), np.uint64(batch)))
     steps: list[int] = []

@@ -1,4 +1,4 @@
-"""Generators and shuffle in 32-bit words give the same as the kernels in 64-bit uint64."""
+"""Generators and shuffle in 32-bit words give the same as the kernels in 64-bit words."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ OTHERS = np.concatenate([NUMBERS[::-1], NUMBERS[:1]])[1:]
 
 
 def split(numbers):
-    """Split 64-bit numbers into two uint64."""
+    """Split 64-bit numbers into two words."""
     return jnp.asarray(numbers.astype(np.uint32)), jnp.asarray((numbers >> 32).astype(np.uint32))
 
 
