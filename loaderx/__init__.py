@@ -1,4 +1,4 @@
-"""A data loader for JAX in which the per-sample work is compiled.
+"""Data loader for JAX in which the per-sample work is compiled.
 
 Names are imported when they are first used: `import loaderx` alone takes no time.
 """
@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
     try:
         home = importlib.import_module(f".{_HOMES[name]}", __name__)
     except AttributeError as error:
-        # `from loaderx import ...` would say that there is no such name, and nothing of the reason.
+        # `from loaderx import ...` would report a missing name, without the reason.
         raise ImportError(f"loaderx.{_HOMES[name]} cannot be imported: {error}") from error
     value = getattr(home, name)
     globals()[name] = value

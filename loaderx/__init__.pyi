@@ -1,4 +1,4 @@
-# The public names, and where they are: for type checkers, and for `__getattr__` in __init__.py.
+# Public names and their modules, for type checkers and for `__getattr__` in __init__.py.
 
 from . import kernels as kernels
 from . import transforms as transforms

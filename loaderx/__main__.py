@@ -1,11 +1,11 @@
-"""`python -m loaderx` is the command `loaderx`."""
+"""Run the command `loaderx` by `python -m loaderx`."""
 
 import sys
 
 try:
     from loaderx.cli import main
 except KeyboardInterrupt:
-    # Ctrl-C before there is anything to stop.
+    # Ctrl-C during the imports.
     sys.exit(130)
 
 sys.exit(main())

@@ -1,8 +1,8 @@
-"""Memory for batches, and the one place that decides when it may be used again.
+"""Buffers: a pool of memory for batches, and the one place that decides when memory is reused.
 
-A batch array is made from a small lease object through `__array_interface__`, so the lease is what every view of the
-array, every jax.Array made of it and every computation on that keeps alive. When the lease is gone nothing can see
-the memory any more, and the slab goes back to the pool.
+A batch array is made from a small lease object through `__array_interface__`. So every view of the array, every
+jax.Array made from it and every computation on that keeps the lease alive. When the lease is gone nothing can access
+the memory any more, and the slab returns to the pool.
 """
 
 import weakref
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# JAX takes a NumPy buffer without a copy only from here on; it is also the size of a cache line.
+# JAX accepts a NumPy buffer without a copy only if it has this alignment, which is also a cache line.
 ALIGNMENT = 64
 
 
 class Lease:
-    """The right to a slab, for as long as this object lives."""
+    """Lease of a slab, for the lifetime of this object."""
 
     __slots__ = ("__array_interface__", "__weakref__", "_slab", "address")
 
@@ -34,7 +34,7 @@ class Lease:
 
 
 def leased_address(leased: NDArray[Any]) -> int:
-    """Where a leased array begins; NumPy takes microseconds to say it."""
+    """Return the address of a leased array, without the microseconds that `array.ctypes` takes."""
     base: Any = leased.base
     while not isinstance(base, Lease):
         base = base.base
@@ -42,7 +42,7 @@ def leased_address(leased: NDArray[Any]) -> int:
 
 
 class Slab:
-    """Aligned memory."""
+    """Slab of aligned memory."""
 
     __slots__ = ("_memory", "address", "nbytes")
 
@@ -54,7 +54,7 @@ class Slab:
 
 
 class LeaseRef(weakref.ref[Lease]):
-    """Weak reference to a lease that keeps its slab for the next one; a third of the cost of `weakref.finalize`."""
+    """Weak reference to a lease that keeps its slab for the next lease; a third of the cost of `weakref.finalize`."""
 
     __slots__ = ("slab",)
 
@@ -62,24 +62,25 @@ class LeaseRef(weakref.ref[Lease]):
 
 
 class Pool:
-    """Slabs of one size. Those of the newest `keep` leases are used again; an older lease owns its slab alone.
+    """Pool of slabs of one size. The slabs of the newest `keep` leases are reused; an older lease owns its slab alone.
 
-    So memory that a consumer keeps for long is freed with it, and batches continue to share a few slabs meanwhile.
+    So the memory of a batch that a consumer keeps for long is freed with the batch, and other batches continue to share
+    a few slabs.
     """
 
     def __init__(self, nbytes: int, keep: int) -> None:
         self._nbytes = nbytes
         self._keep = keep
-        # Leases end in whichever thread drops the last reference, also inside a garbage collection that interrupts
-        # this very class: so there is no lock, only atomic operations. The callback of the weak references is the
-        # `append` of this deque itself: of an exception in Python code there, such as Ctrl-C, Python would only
-        # print a line, and the consumer's loop would continue.
+        # Leases end in any thread, also inside a garbage collection that interrupts this class: so there is no lock,
+        # only atomic operations. The callback of the weak references is the `append` of this deque itself. Python
+        # prints and drops an exception in a callback's Python code, such as the KeyboardInterrupt of Ctrl-C, and the
+        # consumer's loop would continue.
         self._ended: deque[LeaseRef] = deque()
-        # A weak reference that is not kept has no callback. The oldest is first.
+        # Leases in use, the oldest first. A weak reference calls back only while it is itself referenced.
         self._out: OrderedDict[LeaseRef, None] = OrderedDict()
 
     def lease(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """An array of that shape, which must fit into a slab; its contents are arbitrary."""
+        """Return an uninitialised array of this shape, which must fit into a slab."""
         try:
             ended = self._ended.pop()
         except IndexError:
@@ -87,7 +88,7 @@ class Pool:
         else:
             self._out.pop(ended, None)
             slab = ended.slab
-        # NumPy knows the dtypes of others, such as bfloat16, by their size only.
+        # In `__array_interface__` dtypes of other packages, such as bfloat16, have a size only.
         own = dtype.isbuiltin == 1
         lease = Lease(slab, shape, dtype.str if own else f"|V{dtype.itemsize}")
         ref = LeaseRef(lease, self._ended.append)
@@ -100,5 +101,5 @@ class Pool:
 
     @property
     def free(self) -> int:
-        """How many slabs wait to be used."""
+        """Number of slabs that are ready for reuse."""
         return len(self._ended)

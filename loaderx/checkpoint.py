@@ -1,10 +1,10 @@
-"""An iterator's state as an item of an Orbax checkpoint, beside model and optimizer; needs the extra `orbax`.
+"""Orbax checkpoints: the state of an iterator as an item next to model and optimizer; needs the extra `orbax`.
 
     manager.save(step, args=ocp.args.Composite(model=ocp.args.StandardSave(model), data=IteratorSave(iterator)))
     manager.restore(step, args=ocp.args.Composite(model=..., data=IteratorRestore(iterator)))
 
-All items of a step appear together or not at all. The state is that of the moment of the call, also if Orbax writes it
-in the background while the iterator goes on.
+All items of a step appear together or not at all. The state is that at the time of the call, also if Orbax writes it in
+the background while the iterator continues.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from .run.iterator import LoaderIterator
 
 
 class IteratorHandler(ocp.JsonCheckpointHandler):  # type: ignore[misc]
-    """Writes what `get_state` gives as JSON, on one process: it is the same on all of them."""
+    """Checkpoint handler that writes `get_state()` as JSON, on one process: it is the same on all of them."""
 
     async def async_save(
         self, directory: epath.Path, item: Any = None, args: "IteratorSave | None" = None
@@ -29,7 +29,7 @@ class IteratorHandler(ocp.JsonCheckpointHandler):  # type: ignore[misc]
     def restore(
         self, directory: epath.Path, item: Any = None, args: "IteratorRestore | None" = None
     ) -> Any:
-        """Have an iterator go on where another one was."""
+        """Resume an iterator from a checkpoint; return it, or the state if there is no iterator."""
         state = super().restore(directory)
         iterator = item if args is None else args.item
         if iterator is None:
@@ -41,7 +41,7 @@ class IteratorHandler(ocp.JsonCheckpointHandler):  # type: ignore[misc]
 @ocp.args.register_with_handler(IteratorHandler, for_save=True)
 @dataclass
 class IteratorSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
-    """An iterator to be saved."""
+    """Arguments of a save: the iterator."""
 
     item: LoaderIterator
 
@@ -49,7 +49,7 @@ class IteratorSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
 @ocp.args.register_with_handler(IteratorHandler, for_restore=True)
 @dataclass
 class IteratorRestore(ocp.args.CheckpointArgs):  # type: ignore[misc]
-    """An iterator to go on where the saved one was; without one the state itself is restored."""
+    """Arguments of a restore: the iterator to resume; without one the state itself is returned."""
 
     item: LoaderIterator | None = None
     strict: bool = True

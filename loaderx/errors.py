@@ -1,11 +1,11 @@
-"""What can go wrong, as types.
+"""Exceptions of loaderx.
 
 LoaderxError
 ├── ArgumentError   (ValueError)    an argument has a value that cannot work
-├── DataError       (ValueError)    a file or a row is not what it should be
+├── DataError       (ValueError)    a file or a row is damaged or has an unexpected form
 ├── TransformError  (ValueError)    a transform cannot be compiled, or does not fit its input
 ├── StateError      (ValueError)    a saved state belongs to another stream
-└── ClosedError     (RuntimeError)  the iterator was closed before
+└── ClosedError     (RuntimeError)  the iterator is closed
 
 Missing files raise FileNotFoundError, wrong types TypeError, rows beyond the end IndexError, as everywhere in Python.
 Exceptions of a user's own transform or source arrive as they are, with a note that names the step and the rows.
@@ -13,31 +13,31 @@ Exceptions of a user's own transform or source arrive as they are, with a note t
 
 
 class LoaderxError(Exception):
-    """Anything that loaderx itself raises."""
+    """Base class of all exceptions of loaderx."""
 
 
 class ArgumentError(LoaderxError, ValueError):
-    """An argument has a value that cannot work."""
+    """Error in an argument, whose value cannot work."""
 
 
 class DataError(LoaderxError, ValueError):
-    """A file or a row is not what it should be."""
+    """Error in a file or a row, which is damaged or has an unexpected form."""
 
 
 class TransformError(LoaderxError, ValueError):
-    """A transform cannot be compiled, or does not fit its input."""
+    """Error in a transform, which cannot be compiled or does not fit its input."""
 
 
 class StateError(LoaderxError, ValueError):
-    """A saved state belongs to another stream."""
+    """Error in a saved state, which belongs to another stream."""
 
 
 class ClosedError(LoaderxError, RuntimeError):
-    """The iterator was closed before."""
+    """Error of an iterator that is closed."""
 
 
 def annotate(error: BaseException, where: str, what: str) -> None:
-    """Note in an exception where it was raised, once: an exception object that is raised again has a note of before."""
+    """Add a note to an exception, replacing an earlier one: an exception object may be raised several times."""
     prefix = f"loaderx: {where} "
     notes = getattr(error, "__notes__", [])
     notes[:] = [note for note in notes if not str(note).startswith(prefix)]

@@ -1,4 +1,4 @@
-"""`DataLoader`: what a user asks for, checked, and turned into a builder for batches."""
+"""`DataLoader`: checks the arguments and makes the batch builder."""
 
 import dataclasses
 import functools
@@ -53,34 +53,37 @@ if TYPE_CHECKING:
     from .output.dlpack import DLPackArray
 
 T = TypeVar("T")
-# For these, batches are converted after a `transform`.
+# Outputs whose batches are converted after a `transform`.
 OtherOutput: TypeAlias = Literal["jax", "torch", "dlpack"] | Callable[[Any], Any]
 
 
 class DataLoader(ReprFromArguments, Generic[Batch_co]):
-    """Batches of rows: endless, shuffled anew in every epoch, the same for the same seed, resumable at any step.
+    """Loader of batches of rows: endless, shuffled anew in every epoch, deterministic, resumable at any step.
 
     dataset     a source, an array, or a dict or tuple of these; batches have the same structure
     labelset    with it, batches are {"data": rows of dataset, "label": rows of labelset}
-    num_epochs  None goes on for ever
-    remainder   what happens where an epoch does not divide into batches: "straddle" (the default of an endless
-                loader), "keep" (of a finite one), "drop", or "pad", which adds a boolean field "mask"
+    batch_size  rows of a batch; with `sharding`, those of all processes together
+    shuffle     True: a new permutation of all rows in every epoch; False: rows in their order
+    seed        seed of the order and of all random transforms, from 0 to 2**64 - 1
+    num_epochs  epochs of the stream; None: endless
+    remainder   policy for epochs that do not divide into batches: "straddle" (the default of an endless loader), "keep"
+                (of a finite one), "drop", or "pad", which adds a boolean field "mask"
     weights     one number per row: rows are drawn with replacement, each as often as its weight says
-    transforms  {"image": [ops]}: compiled, sample by sample; a bare list goes to the only or the "data" field
-    kinds       {"mask": "labels", "depth": "values"}: what fields next to an image are, where names, dtypes and shapes
+    transforms  {"image": [ops]}: ops on samples, compiled; a bare list goes to the only field or to the field "data"
+    kinds       {"mask": "labels", "depth": "values"}: kinds of fields next to an image, where names, dtypes and shapes
                 do not tell: "image", "labels", "instances", "values", "boxes", "keypoints", "length", or
                 transforms.Boxes("yolo")
-    transform   called with each finished batch of NumPy arrays, in the background; gives the batch to deliver
-    prefetch    how many batches are kept ready, beside those that the workers are at
-    workers     how many threads build them; None is one per core
-    output      "jax", "numpy", "torch" or "dlpack", or a callable that takes a NumPy array and returns what is
-                delivered in its place
-    sharding    how the batch is laid out over devices, also over those of other processes: a jax.sharding.Sharding, or
-                a dict with one for each field; `batch_size` is then that of all processes together
+    transform   function that is called with each finished batch of NumPy arrays, on a worker thread, and returns the
+                batch to deliver
+    prefetch    number of batches that are kept ready, besides those that workers build at the time
+    workers     number of threads that build batches; None: one per core
+    output      "jax", "numpy", "torch" or "dlpack", or a function from a NumPy array to the value to deliver
+    sharding    layout of a batch over devices, also over those of other processes: a jax.sharding.Sharding, or a dict
+                with one for each field
     """
 
-    # What batches are, by the structure of the data set and the output: a table for type checkers. `Any` is for what
-    # only the data tells, such as the fields of an ARDataset, and for what a `transform` returns.
+    # Types of batches by the structure of the data set and the output, for type checkers. `Any` is for types that only
+    # the data tells, such as the fields of an ARDataset, and for the result of a `transform`.
     # fmt: off
     @overload
     def __init__(self: "DataLoader[Any]", dataset: Untyped, labelset: None = ..., *,
@@ -185,7 +188,7 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
         workers = _count("workers", cores() if workers is None else workers)
         if transform is not None and not callable(transform):
             raise ArgumentError(
-                f"`transform` (={transform!r}) must be callable, with a batch; ops on samples go to `transforms`."
+                f"`transform` (={transform!r}) must be a callable of a batch; ops on samples go to `transforms`."
             )
         if not isinstance(shuffle, bool | np.bool_):
             raise ArgumentError(f"`shuffle` (={shuffle!r}) must be True or False.")
@@ -209,7 +212,9 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
         )
         padded = order.policy.adds_mask
         if padded and isinstance(structure, dict) and MASK in structure:
-            raise ArgumentError(f'remainder="pad" adds a field {MASK!r}, and `dataset` has one.')
+            raise ArgumentError(
+                f'remainder="pad" adds a field {MASK!r}, and `dataset` already has one. Rename that field.'
+            )
         hand_off = hand_off_to(output, sharding)
         groups = _groups(named, hand_off, transforms, seed, kinds)
         structure = _structure(structure, groups)
@@ -219,7 +224,7 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
             hand_off.check_fields([*names, MASK] if padded else names)
             _check_sharding(hand_off, groups, order, hooked=transform is not None)
             blocks = functools.partial(_blocks, hand_off)
-        # The iterators in use, for their statistics.
+        # Iterators in use, for their statistics.
         self._iterators: weakref.WeakSet[LoaderIterator[Batch_co]] = weakref.WeakSet()
         self._history = History() if order.shuffle and order.epochs is not None else None
         self._dataset, self._labelset = dataset, labelset
@@ -242,57 +247,57 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
 
     @property
     def dataset(self) -> Any:
-        """The data, as it was given."""
+        """Data set, as it was given."""
         return self._dataset
 
     @property
     def labelset(self) -> Any:
-        """The labels, as they were given."""
+        """Labels, as they were given."""
         return self._labelset
 
     @property
     def batch_size(self) -> int:
-        """Rows of a batch, those of all processes together."""
+        """Rows of a batch, of all processes together."""
         return self._builder.order.batch_size
 
     @property
     def shuffle(self) -> bool:
-        """Whether every epoch has an order of its own."""
+        """True if every epoch has a new order."""
         return self._builder.order.shuffle
 
     @property
     def seed(self) -> int:
-        """The seed of the order and of all random transforms."""
+        """Seed of the order and of all random transforms."""
         return self._builder.order.seed
 
     @property
     def num_epochs(self) -> int | None:
-        """The epochs of the stream; None while endless."""
+        """Number of epochs of the stream; None if endless."""
         return self._builder.order.epochs
 
     @property
     def remainder(self) -> RemainderName:
-        """What happens where an epoch does not divide into batches."""
+        """Remainder policy, for epochs that do not divide into batches."""
         return self._builder.order.remainder
 
     @property
     def prefetch(self) -> int:
-        """How many batches are kept ready."""
+        """Number of batches that are kept ready."""
         return self._prefetch
 
     @property
     def workers(self) -> int:
-        """How many threads an iterator has."""
+        """Number of worker threads of an iterator."""
         return self._workers
 
     @property
     def output(self) -> Output:
-        """The kind of arrays in a batch."""
+        """Kind of arrays in a batch."""
         return self._output
 
     @property
     def sharding(self) -> "Sharding | Mapping[str, Sharding] | None":
-        """How a batch is laid out over devices."""
+        """Layout of a batch over devices."""
         return self._sharding
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -309,8 +314,8 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
     def epoch(self, number: int) -> LoaderIterator[Batch_co]:
         """Return an iterator over epoch `number` of the stream: over the batches that begin in it.
 
-        All epochs one after the other are the whole stream. Each has an order and draws of its own, also those from
-        `num_epochs` on.
+        All epochs in sequence are the whole stream. Each has its own order and its own random draws. `number` may be
+        `num_epochs` or larger.
         """
         number = _integer("number", number)
         if number < 0:
@@ -330,29 +335,29 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
         return iterator
 
     def __bool__(self) -> bool:
-        """A loader is true, also an endless one, which has no length."""
+        """Return True: an endless loader has no length by which Python could decide."""
         return True
 
     def __len__(self) -> int:
-        """The number of batches of a finite loader."""
+        """Return the number of batches of a finite loader."""
         steps = self._builder.order.steps
         if steps is None:
             raise TypeError("an endless loader has no length; give it `num_epochs`.")
         return steps
 
     def batch(self, step: int) -> Batch_co:
-        """Batch `step` of the stream, built now in this thread."""
+        """Build batch `step` of the stream in this thread and return it."""
         try:
             batch: Batch_co = self._builder.for_calling_thread().build(
                 _integer("step", step), self._span(step)
             )
             return batch
         except StopIteration as error:
-            # Would end a caller's `map` or generator as if the data were at its end.
+            # It would end a caller's `map` or generator as if the data had ended.
             raise RuntimeError(f"step {step} raised StopIteration") from error
 
     def indices(self, step: int) -> NDArray[np.int64]:
-        """The rows that make up batch `step`."""
+        """Return the rows that make up batch `step`."""
         order = self._builder.order
         return order.rows_of(self._span(step))
 
@@ -367,7 +372,7 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
     @overload
     def as_callback(self) -> "Stream[Any]": ...
     def as_callback(self) -> "Stream[Any]":
-        """The stream for use inside jit and scan: the object returned, called there, gives the next batch."""
+        """Return the stream as a callback for jit and scan: called there, it returns the next batch."""
         from .on_device.callback import Stream, check_constant
 
         order = self._builder.order
@@ -375,7 +380,7 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
         return Stream(iter(self), self.batch(0))
 
     def explain(self) -> str:
-        """A table of the transforms: what each does to a sample and how long it takes, measured now."""
+        """Return a table of the transforms: what each does to a sample and how long it takes, measured now."""
         fields = self._builder.planner.fields
         return explain({field.name: field.chain for field in fields if field.chain is not None})
 
@@ -414,7 +419,7 @@ def _remade(
     devices: OwnDevices | None,
     stream: tuple[int, str],
 ) -> DataLoader:
-    """Make a loader of the arguments of another one, in this process or in the one it was pickled for."""
+    """Make a copy of a loader from its arguments, in this process or in the one it was pickled for."""
     if devices is not None:
         named = {**named, "sharding": devices.sharding}
     made: DataLoader = kind(*given, **named)
@@ -428,7 +433,7 @@ def _remade(
 
 
 def _fields(dataset: Any, labelset: Any) -> tuple[RowSpec, dict[str, Source]]:
-    """The structure of a row, and the sources that fill it."""
+    """Return the structure of a row, and the sources that fill it."""
     if labelset is not None:
         dataset = {"data": dataset, "label": labelset}
     if isinstance(dataset, Mapping):
@@ -444,7 +449,7 @@ def _fields(dataset: Any, labelset: Any) -> tuple[RowSpec, dict[str, Source]]:
 
 
 def _check_mixtures(dataset: Any, labelset: Any) -> None:
-    """A mixture is all of the data, or its proportions would be lost."""
+    """Refuse a mixture that is only a part of the data, since its proportions would be lost."""
     inside: list[Any] = [labelset]
     if isinstance(dataset, Mapping | tuple):
         inside += dataset.values() if isinstance(dataset, Mapping) else dataset
@@ -456,15 +461,17 @@ def _check_mixtures(dataset: Any, labelset: Any) -> None:
 
 
 def _sampler(dataset: Any, weights: Any, rows: int, shuffle: bool, seed: int) -> RowSampler | None:
-    """Which row stands where in the stream, if that is not simply a shuffle."""
+    """Return the sampler of weights or of a mixture; None for all rows once per epoch."""
     if weights is None:
         if not isinstance(dataset, Mixture):
             return None
         return MixtureSampler(dataset.lengths, dataset.shares, seed, shuffle)
     if isinstance(dataset, Mixture):
-        raise ArgumentError("`weights` and a Mixture do not go together.")
+        raise ArgumentError(
+            "`weights` and a Mixture do not go together: a Mixture has a weight for each of its parts."
+        )
     if not shuffle:
-        raise ArgumentError("`weights` draws rows at random; it does not go with shuffle=False.")
+        raise ArgumentError("`weights` draws rows at random; it needs shuffle=True.")
     numbers = plain_array(weights, "`weights`")
     if numbers.shape != (rows,) or numbers.dtype.kind not in "fiub":
         raise ArgumentError(
@@ -473,14 +480,14 @@ def _sampler(dataset: Any, weights: Any, rows: int, shuffle: bool, seed: int) ->
     if not (np.all((numbers >= 0) & np.isfinite(numbers)) and np.any(numbers)):
         raise ArgumentError("`weights` must be finite, not below 0, and not all 0.")
     if rows >= MOST_ROWS:
-        raise ArgumentError(f"`weights` are for less than {MOST_ROWS} rows, not {rows}.")
+        raise ArgumentError(f"`weights` must be for fewer than {MOST_ROWS} rows, not {rows}.")
     return WeightedSampler(numbers.astype(np.float64), seed)
 
 
 def _groups(
     named: Mapping[str, Source], hand_off: HandOff, transforms: Any, seed: int, kinds: Any
 ) -> list[Group]:
-    """Every source with the fields it fills, and what is done to them."""
+    """Return every source with the fields that it fills, and their chains of ops."""
     members = {name: _names(name, source) for name, source in named.items()}
     raw = {
         field: (spec, functools.partial(_first, source, number))
@@ -506,7 +513,7 @@ def _groups(
                 fields.append(Field(field, Spec(final.shape, dtype), spec, own))
                 columns.append(column)
         if isinstance(source, AddressableSource) and not source.has_fetcher:
-            # Each field reads the rows where they lie, and none waits for another.
+            # Each field reads its rows by their addresses, so that none waits for another.
             groups += [Group(source, (field,), (0,)) for field in fields]
         else:
             groups.append(Group(source, tuple(fields), tuple(columns)))
@@ -514,7 +521,7 @@ def _groups(
 
 
 def _structure(given: RowSpec, groups: list[Group]) -> RowSpec:
-    """The structure of a batch: that of a row, unless transforms add fields to it."""
+    """Return the structure of a batch: the structure of a row, unless transforms add fields to it."""
     fields = {field.name: field.spec for group in groups for field in group.fields}
     if all(field.name == field.origin for group in groups for field in group.fields):
         return given
@@ -535,7 +542,7 @@ def _names(name: str, source: Source) -> list[str]:
 
 
 def _first(source: Source, number: int) -> NDArray[Any]:
-    """The field `number` of row 0."""
+    """Return the field `number` of row 0."""
     row = source[0]
     if isinstance(source.spec, Spec):
         return np.asarray(row)
@@ -561,8 +568,8 @@ def _check_sharding(hand_off: HandOff, groups: list[Group], order: Order, *, hoo
     local = {field.name: union(_blocks(hand_off, field, order.batch_size)) for field in fields}
     if hooked and len(set(local.values())) > 1:
         raise ArgumentError(
-            f"`transform` sees the rows of this process, and by `sharding` these are not the same for all fields: "
-            f"{local}."
+            f"`transform` sees the rows of this process, and `sharding` gives it other rows of each field: {local}. "
+            "Divide all fields by rows in the same way."
         )
 
 

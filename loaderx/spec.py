@@ -1,4 +1,4 @@
-"""Shape and dtype of one row, and the rules for both."""
+"""Spec: shape and dtype of one row, and the checks of both."""
 
 import math
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ class Spec:
 
     @property
     def size(self) -> int:
-        """Elements of one row."""
+        """Number of elements of one row."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one row."""
+        """Number of bytes of one row."""
         return self.size * self.dtype.itemsize
 
     def __str__(self) -> str:
@@ -43,12 +43,12 @@ class Spec:
 
 
 def narrowed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The 32-bit dtype that JAX uses for a 64-bit one while x64 is off."""
+    """Return the 32-bit dtype that JAX uses for a 64-bit one while x64 is off."""
     return _NARROW.get(dtype, dtype)
 
 
 def plain_array(value: Any, where: str) -> NDArray[Any]:
-    """Return an array of the numbers of `value`; refuse what means more than its numbers: masks and units."""
+    """Return `value` as an array; refuse masked arrays and units, which would be lost."""
     if type(value) is np.ndarray:
         return value
     if isinstance(value, np.ma.MaskedArray):
@@ -56,7 +56,7 @@ def plain_array(value: Any, where: str) -> NDArray[Any]:
             f"{where} is a masked array, and its mask would be lost. Give `array.filled(...)`, or two fields: "
             '{"data": array.data, "mask": np.ma.getmaskarray(array)}.'
         )
-    # Of other types than arrays by their class: to a column of pandas any name is one of its rows.
+    # For other types than arrays the class is asked: a column of pandas accepts any name as one of its rows.
     owner = value if isinstance(value, np.ndarray) else type(value)
     units = [getattr(value, name) for name in ("units", "unit") if hasattr(owner, name)]
     if hasattr(value, "__array__") and any(not isinstance(unit, str | None) for unit in units):
@@ -64,12 +64,12 @@ def plain_array(value: Any, where: str) -> NDArray[Any]:
             f"{where} is a {type(value).__name__} with a unit, which would be lost. Give its numbers, such as "
             "`array.value` or `array.magnitude`."
         )
-    # A map knows its file, by which it is pickled.
+    # A memmap has its file name, by which it is pickled.
     return value if isinstance(value, np.memmap) else np.asarray(value)
 
 
 def check_dtype(dtype: np.dtype[Any], where: str) -> None:
-    """Refuse what has no fixed bytes per element, or several values in one element."""
+    """Refuse dtypes without a fixed number of bytes per element, or with several values per element."""
     if dtype.hasobject:
         raise ArgumentError(
             f"{where} has dtype {dtype}: Python objects cannot be mapped. Store numbers, or pass "

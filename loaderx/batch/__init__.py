@@ -1,1 +1,1 @@
-"""Batch: planned, scheduled, filled and finished."""
+"""Batch: planner, scheduler, buffers and builder."""

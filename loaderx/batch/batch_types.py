@@ -1,4 +1,4 @@
-"""Types of data sets and batches for type checkers: what a loader accepts decides what its batches are."""
+"""Types for type checkers: the type of a data set decides the type of its batches."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypedDict, final
@@ -30,7 +30,7 @@ Array: TypeAlias = NDArray[Any]
 
 
 class FieldRows(Protocol):
-    """A source whose rows have fields."""
+    """Source whose rows have fields."""
 
     @property
     def spec(self) -> dict[str, Spec]:
@@ -40,7 +40,7 @@ class FieldRows(Protocol):
 
 
 class ArrayRows(Protocol):
-    """A source whose rows are arrays."""
+    """Source whose rows are arrays."""
 
     @property
     def spec(self) -> Spec:
@@ -50,7 +50,7 @@ class ArrayRows(Protocol):
 
 
 class IndexedRows(Protocol):
-    """Any object with rows, but no array: those have no hash."""
+    """Object with rows that is hashable, so not an array."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> Any: ...
@@ -58,7 +58,7 @@ class IndexedRows(Protocol):
 
 
 class DataclassRows(Protocol):
-    """A dataclass with rows, which may have no hash."""
+    """Dataclass with rows, which may have no hash."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -67,14 +67,14 @@ class DataclassRows(Protocol):
 
 
 class BatchedRows(Protocol):
-    """Any object that is read many rows at a time."""
+    """Object that is read many rows at a time."""
 
     def __len__(self) -> int: ...
     def __getitems__(self, rows: list[int], /) -> Any: ...
 
 
 class Table(Protocol):
-    """A table, whose columns are fields."""
+    """Table, whose columns are fields."""
 
     def __len__(self) -> int: ...
     @property
@@ -83,14 +83,14 @@ class Table(Protocol):
 
 
 class Series(Protocol):
-    """A column of a table."""
+    """Column of a table."""
 
     def to_numpy(self) -> Any:
         """Return an array of its values."""
 
 
 class Tensor(Protocol):
-    """An array of another framework."""
+    """Array of another framework."""
 
     def numpy(self) -> Any:
         """Return an array of its values."""
@@ -98,12 +98,12 @@ class Tensor(Protocol):
 
 @final
 class Untyped:
-    """No data set has this type, so only what is `Any` matches it."""
+    """Type that no data set has, so that only `Any` matches it."""
 
 
-# Data sets by the structure of their batches: dicts of arrays, arrays, and what only the data tells. They exclude one
-# another: where two overloads match an argument with an `Any` inside, such as NDArray[Any], mypy infers `Any`. Tuples
-# of such arrays are the exception, since a tuple is an object with rows, too.
+# Data sets by the structure of their batches: dicts of arrays, arrays, and those whose structure only the data tells.
+# They exclude one another: where two overloads match an argument with an `Any` inside, such as NDArray[Any], mypy
+# infers `Any`. Tuples of arrays are the exception, since a tuple is an object with rows, too.
 Fields: TypeAlias = Mapping[Any, Any] | FieldRows
 Single: TypeAlias = "Array | jax.Array | ArrayRows | range"
 Unknown: TypeAlias = (
@@ -114,7 +114,7 @@ Labels: TypeAlias = "Single | Unknown"
 
 
 class CommonOptions(TypedDict, total=False):
-    """Keyword arguments of a DataLoader that say nothing about what its batches are."""
+    """Keyword arguments of a DataLoader that do not affect the type of its batches."""
 
     batch_size: int
     shuffle: bool
@@ -128,14 +128,14 @@ class CommonOptions(TypedDict, total=False):
 
 
 class HookOptions(CommonOptions, total=False):
-    """Keyword arguments of a DataLoader, but for `transform`."""
+    """Keyword arguments of a DataLoader, except `transform`."""
 
     remainder: "RemainderName | None"
     transforms: Any
 
 
 class Options(HookOptions, total=False):
-    """Keyword arguments of a DataLoader whose batches are not those of a `transform`."""
+    """Keyword arguments of a DataLoader without a `transform`."""
 
     transform: None
 

@@ -1,4 +1,4 @@
-"""Building of one batch, from its rows to what the consumer gets: begin, fill, finish."""
+"""Builder of batches, from rows to the delivered batch: begin, fill, finish."""
 
 import dataclasses
 import functools
@@ -29,10 +29,10 @@ MOST_ROWS_IN_NOTE = 16
 
 @dataclass(frozen=True)
 class BatchBuilder:
-    """All that a batch depends on. It holds no state of an iterator, so any number of them may share it.
+    """Builder of the batches of a loader. It has no state of an iterator, so any number of iterators may share it.
 
-    A batch is begun, then filled part by part, in any thread, then finished: mask, hook and hand-off. Errors on the way
-    get a note with the step and the rows.
+    A batch is begun, then filled part by part in any thread, then finished: mask, hook and hand-off. Errors get a note
+    with the step and the rows.
     """
 
     planner: BatchPlanner
@@ -43,13 +43,13 @@ class BatchBuilder:
 
     @property
     def order(self) -> Order:
-        """Which rows make up which batch."""
+        """Order of the stream."""
         return self.planner.order
 
     @functools.cached_property
     def description(self) -> str:
-        """The fields of the data and what they consist of, by which a saved state is compared."""
-        # In any order: a dict with its fields in another one is the same data.
+        """Names and specs of the fields, by which a saved state is compared."""
+        # Sorted: a dict with its fields in another order is the same data.
         fields = ", ".join(
             sorted({f"{field.origin}: {field.raw}" for field in self.planner.fields})
         )
@@ -58,19 +58,19 @@ class BatchBuilder:
 
     @functools.cached_property
     def _specs(self) -> dict[str, Spec]:
-        """The arrays of a batch."""
+        """Specs of the arrays of a batch, by name."""
         specs = {field.name: field.spec for field in self.planner.fields}
         return specs if self.mask_pool is None else {**specs, MASK: MASK_SPEC}
 
     @functools.cached_property
     def compiled(self) -> bool:
-        """Whether no Python code of a user takes part."""
+        """True if no Python code of a user runs."""
         return self.hook is None and self.planner.compiled
 
     def for_calling_thread(self) -> "BatchBuilder":
-        """Return the builder for the default device of the calling thread: this one while that is the same.
+        """Return the builder for the default device of the calling thread: this one unless the device changed.
 
-        Workers are other threads, and may have another default.
+        Workers are other threads, which may have another default device.
         """
         hand_off = self.hand_off.for_calling_thread()
         return self if hand_off is self.hand_off else dataclasses.replace(self, hand_off=hand_off)
@@ -87,7 +87,7 @@ class BatchBuilder:
         )
 
     def build(self, step: int, span: Span) -> Any:
-        """A whole batch in this thread."""
+        """Build a batch in this thread and return it."""
         in_progress = self.begin(step, span)
         for phase in range(in_progress.phases):
             for part in range(in_progress.parts(phase)):
@@ -95,27 +95,27 @@ class BatchBuilder:
         return self.finish(in_progress)
 
     def begin(self, step: int, span: Span) -> BatchInProgress:
-        """Rows and memory of a batch."""
+        """Begin a batch: find its rows and lease its memory."""
         try:
             return BatchInProgress(self.planner, step, span)
         except Exception as error:
-            explain(error, step, None)
+            _annotate_step(error, step, None)
             raise
 
     def fill(self, in_progress: BatchInProgress, phase: int, part: int) -> None:
-        """One part of the samples in one phase."""
+        """Fill one part of a batch in one phase."""
         try:
             in_progress.fill(phase, part)
         except Exception as error:
-            explain(error, in_progress.step, in_progress.part_rows(phase, part))
+            _annotate_step(error, in_progress.step, in_progress.part_rows(phase, part))
             raise
 
     def finish(self, in_progress: BatchInProgress) -> Any:
-        """Mask, hook and hand-off."""
+        """Finish a batch: mask, hook and hand-off."""
         try:
             return self._finish(in_progress)
         except Exception as error:
-            explain(error, in_progress.step, in_progress.rows)
+            _annotate_step(error, in_progress.step, in_progress.rows)
             raise
 
     def _finish(self, in_progress: BatchInProgress) -> Any:
@@ -132,7 +132,7 @@ class BatchBuilder:
         return self.hand_off.deliver_hooked(batch, Hooked(whole, in_progress.local, span.size))
 
     def _mask(self, span: Span, start: int, stop: int) -> NDArray[np.bool_]:
-        """Which of some places of a batch are no padding."""
+        """Return the mask of places of a batch: False for padding."""
         assert self.mask_pool is not None
         mask = self.mask_pool.lease((stop - start,), np.dtype(np.bool_))
         mask[:] = np.arange(start, stop) < span.valid
@@ -140,14 +140,14 @@ class BatchBuilder:
 
 
 def with_mask(structure: RowSpec) -> RowSpec:
-    """The structure of the rows with a mask added to it."""
+    """Add the mask to the structure of the rows."""
     if isinstance(structure, dict):
         return {**structure, MASK: MASK_SPEC}
     return (structure, MASK_SPEC) if isinstance(structure, Spec) else (*structure, MASK_SPEC)
 
 
-def explain(error: Exception, step: int, rows: NDArray[np.int64] | None) -> None:
-    """Note in an exception which batch it belongs to."""
+def _annotate_step(error: Exception, step: int, rows: NDArray[np.int64] | None) -> None:
+    """Add a note with the step and the rows of its batch to an exception."""
     annotate(error, "while building step", f"{step}{_rows_text(rows)}")
 
 

@@ -1,4 +1,4 @@
-"""A batch while it is being filled: phase by phase, each in parts that several threads fill at once."""
+"""Batch in progress: filled phase by phase, each phase in parts that several threads fill at once."""
 
 from bisect import bisect_right
 from typing import Any
@@ -17,7 +17,7 @@ from .planner import BatchPlanner
 
 
 class BatchInProgress:
-    """A batch being filled: phase by phase, each in any number of parts."""
+    """Batch that is being filled, with its rows and its memory."""
 
     def __init__(self, planner: BatchPlanner, step: int, span: Span) -> None:
         self.step = step
@@ -39,7 +39,7 @@ class BatchInProgress:
                 planner.fields, planner.pools, self._plan.blocks, strict=True
             )
         ]
-        # What a field is between two phases, where it is mixed with other samples of the batch.
+        # Samples between two phases, for fields whose samples are mixed with others of the batch.
         self._intermediate = [
             pool.lease((span.size, *spec.shape), spec.dtype)
             for pool, spec in zip(
@@ -49,24 +49,24 @@ class BatchInProgress:
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """The rows that are read here."""
+        """Rows that this process reads."""
         if self._rows is None:
             self._rows = self._planner.order.rows_of(self.span)
         return self._rows
 
     @property
     def local(self) -> Ranges:
-        """The places of the batch that the arrays of this process hold."""
+        """Places of the batch that the arrays of this process hold."""
         return ranges.union(self._plan.blocks[0])
 
     def parts(self, phase: int) -> int:
-        """Into how many parts a phase is divided."""
+        """Return the number of parts of a phase."""
         return len(self._plan.parts[phase])
 
     def part_rows(self, phase: int, part: int) -> NDArray[np.int64]:
-        """The rows of a part, for messages."""
-        stretches = ranges.union(stretch for _, stretch in self._plan.parts[phase][part])
-        found = [self.rows[self._numbers(*stretch)] for stretch in stretches]
+        """Return the rows of a part, for messages."""
+        joined = ranges.union(own for _, own in self._plan.parts[phase][part])
+        found = [self.rows[self._numbers(*own)] for own in joined]
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def fill(self, phase: int, part: int) -> None:
@@ -84,7 +84,7 @@ class BatchInProgress:
             self._run(number, phase, start, stop, addresses_of_rows(whole[start:stop]), whole)
 
     def _numbers(self, start: int, stop: int) -> slice:
-        """Where places of the batch stand among those that are read."""
+        """Return the index of places of the batch in the rows that this process reads."""
         if self._plan.places is not None:
             stop -= start
             start = int(np.searchsorted(self._plan.places, start))
@@ -92,7 +92,7 @@ class BatchInProgress:
         return slice(start, stop)
 
     def _read(self, number: int, start: int, stop: int) -> None:
-        """Rows of one source, and the first phase of its fields."""
+        """Read rows of one source, and run the first phase of its fields."""
         group, first = self._planner.groups[number], self._planner.firsts[number]
         rows = self.rows[self._numbers(start, stop)]
         field = group.fields[0]
@@ -122,14 +122,14 @@ class BatchInProgress:
         for offset, (field, column) in enumerate(zip(group.fields, group.columns, strict=True)):
             if field.chain is not None:
                 samples = targets[column]
-                beside = [own.origin for own in group.fields]
+                origins = [own.origin for own in group.fields]
                 located = addresses_of_rows(samples)
                 length, boxes = field.chain.length, field.chain.boxes
-                if length in beside:
-                    lengths = targets[group.columns[beside.index(length)]]
+                if length in origins:
+                    lengths = targets[group.columns[origins.index(length)]]
                     located.lengths = lengths.astype(np.int64)
-                if boxes in beside:
-                    located.boxes = targets[group.columns[beside.index(boxes)]]
+                if boxes in origins:
+                    located.boxes = targets[group.columns[origins.index(boxes)]]
                 self._run(first + offset, 0, start, stop, located, samples)
 
     def _run(
@@ -170,7 +170,7 @@ class BatchInProgress:
             narrow_into(target, self.rows[own], out)
 
     def _block(self, number: int, start: int, stop: int) -> NDArray[Any] | None:
-        """The memory of places of a field, which no part has of two blocks; None if they are not wanted."""
+        """Return the memory of places of a field, which are in one block; None if this process does not hold them."""
         blocks = self._plan.blocks[number]
         found = bisect_right(blocks, (start, self.span.size)) - 1
         if found < 0 or blocks[found][1] < stop:

@@ -1,4 +1,4 @@
-"""Planning of batches: which places of a batch this process fills, in which parts and phases, into which memory.
+"""Planner of batches: places that this process fills, their parts and phases, and their memory.
 
 A process fills only the places of a batch that its devices hold, and those that are mixed into them.
 """
@@ -23,15 +23,15 @@ from loaderx.stream.remainder import Span
 from .scheduler import Scheduler, Workload
 from .shuffled_gather import ShuffledGather
 
-# (field, batch size) -> the stretches of the batch that are one array each in this process
+# (field, batch size) -> the ranges of the batch that are one array each in this process
 Blocks = Callable[["Field", int], Ranges]
-# What a part consists of: the number of a source in the first phase and of a field in others, and places of the batch.
+# Part of a batch: pairs of a number, of a source in the first phase and of a field in others, and a range of places.
 Part = list[tuple[int, Range]]
 
 
 @dataclass(frozen=True)
 class Field:
-    """One array of a batch: its name, the spec its rows are delivered in, that of the source, and what lies between."""
+    """Field of a batch: its name, the spec of its delivered rows, the spec in the source, and the chain between."""
 
     name: str
     spec: Spec
@@ -40,18 +40,18 @@ class Field:
 
     @property
     def origin(self) -> str:
-        """The field of the data that it is made of."""
+        """Name of the field of the data that it is made from."""
         return self.name if self.chain is None else self.chain.origin
 
     @property
     def phases(self) -> int:
-        """How often it must be waited for all samples of a batch, and once more."""
+        """Number of phases. Between two of them all samples of the batch must be ready."""
         return 1 if self.chain is None else len(self.chain.phases)
 
 
 @dataclass(frozen=True)
 class Group:
-    """A source and the fields that it fills: columns[k] is what the source gives for fields[k]."""
+    """Source and the fields that it fills: fields[k] is made from column columns[k] of the source."""
 
     source: Source
     fields: tuple[Field, ...]
@@ -60,10 +60,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which places of a batch are filled here, phase by phase."""
+    """Plan of a batch: the places that this process fills, phase by phase."""
 
     blocks: list[Ranges]
-    # The places of the batch of which rows are read; None is all.
+    # Places of the batch whose rows are read; None: all.
     places: NDArray[np.int64] | None
     # phase -> parts
     parts: list[list[Part]]
@@ -72,7 +72,7 @@ class Plan:
 
 
 class BatchPlanner:
-    """Plans of batches: all that is known of a batch before its rows are."""
+    """Planner of batches: everything that is known of a batch before its rows."""
 
     def __init__(
         self,
@@ -87,12 +87,12 @@ class BatchPlanner:
         self.groups = tuple(groups)
         self.order = order
         self.fields = tuple(field for group in groups for field in group.fields)
-        # The number of the first field of every group.
+        # Number of the first field of every group.
         self.firsts = [0, *np.cumsum([len(group.fields) for group in groups]).tolist()][:-1]
         chains = [field.chain for field in self.fields]
         self.transformed = any(chain is not None for chain in chains)
         self.phases = max(field.phases for field in self.fields)
-        # (field, phase) -> which of the arrays between phases.
+        # (field, phase) -> number of the intermediate array.
         self.intermediate: dict[tuple[int, int], int] = {}
         self.intermediate_specs: list[Spec] = []
         for number, chain in enumerate(chains):
@@ -100,7 +100,7 @@ class BatchPlanner:
                 assert chain is not None
                 self.intermediate[number, phase] = len(self.intermediate_specs)
                 self.intermediate_specs.append(chain.phases[phase].output)
-        # Whether no Python code of a user takes part; what that costs is not known from the bytes.
+        # True if no Python code of a user runs, whose cost is not known from the bytes.
         self.compiled = all(
             isinstance(group.source, AddressableSource)
             and all(field.chain is None or field.chain.compiled for field in group.fields)
@@ -146,7 +146,7 @@ class BatchPlanner:
         ]
 
     def values_of(self, origin: str, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Return what a field of the data set has in these rows, for a field next to it."""
+        """Return the values of a field of the data set in these rows, for another field."""
         group, column = next(
             (group, column)
             for group in self.groups
@@ -159,7 +159,7 @@ class BatchPlanner:
         return read[column]
 
     def pool(self, spec: Spec, blocks: Ranges) -> Pool:
-        """Memory for the blocks of one array of every batch."""
+        """Return a pool of memory for the blocks of one array of every batch."""
         longest = max(stop - start for start, stop in blocks)
         return Pool(longest * spec.nbytes, self.scheduler.buffers * len(blocks))
 
@@ -169,12 +169,12 @@ class BatchPlanner:
             self._blocks(field, size)
 
     def plan(self, span: Span) -> Plan:
-        """What of a batch is filled here."""
+        """Return the plan of a batch."""
         known = self._plans.get(span.size)
         if known is not None:
             return known
         plan = self._make_plan(span)
-        # With whom samples are mixed is different in every batch; if all are wanted here that makes no difference.
+        # Mixing has other partners in every batch. The plan does not depend on them if this process fills all places.
         if all(
             field.phases == 1 or ranges.union(own) == ((0, span.size),)
             for field, own in zip(self.fields, plan.blocks, strict=True)
@@ -185,7 +185,7 @@ class BatchPlanner:
     def _make_plan(self, span: Span) -> Plan:
         size = span.size
         blocks = [self._blocks(field, size) for field in self.fields]
-        # field -> phase -> the places that must have come so far
+        # field -> phase -> the places that must be ready after it
         needed: list[list[Ranges]] = [
             [()] * (field.phases - 1) + [ranges.union(own)]
             for field, own in zip(self.fields, blocks, strict=True)
@@ -214,13 +214,11 @@ class BatchPlanner:
                     if phase < field.phases:
                         borders = [b for block in blocks[number] for b in block]
                         tasks.append((number, ranges.cut(needed[number][phase], borders)))
-            most = max((ranges.count(stretches) for _, stretches in tasks), default=0)
+            most = max((ranges.count(to_fill) for _, to_fill in tasks), default=0)
             parts: list[Part] = [[] for _ in range(self.scheduler.parts(most))]
-            for number, stretches in tasks:
-                for part, own_stretches in zip(
-                    parts, ranges.divided(stretches, len(parts)), strict=True
-                ):
-                    part += ((number, stretch) for stretch in own_stretches)
+            for number, to_fill in tasks:
+                for part, share in zip(parts, ranges.divided(to_fill, len(parts)), strict=True):
+                    part += ((number, place_range) for place_range in share)
             phases.append(parts)
         read = ranges.union(r for places in needed for r in places[0])
         nbytes = sum(

@@ -1,7 +1,7 @@
-"""Rows of plain arrays straight into a batch: order, addresses and copies of all fields in one compiled call.
+"""Shuffled gather: permutation, addresses and copies of all fields of a batch in one compiled call.
 
-Most of what a small batch takes is the way to its kernels. This is the short one, for shuffled arrays and .npy files
-without transforms.
+Most of the time of a small batch is the overhead of calling kernels. This is the fast path for shuffled arrays and .npy
+files without transforms.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from loaderx.spec import Spec
 from loaderx.stream.order import Order
 from loaderx.stream.remainder import Span
 
-# Up to here the GIL is kept, which takes longer to get back while others want it.
+# Up to so many bytes the GIL is kept: while other threads want it, getting it back takes longer than the copy.
 FEW_BYTES = 32 * 1024
 
 
 class ShuffledGather:
-    """Fields that are the rows of one array each."""
+    """Shuffled gather of fields that are the rows of one array each."""
 
     def __init__(self, order: Order, sources: Sequence[NPDataset]) -> None:
         self._order = order
@@ -38,7 +38,7 @@ class ShuffledGather:
     def of(
         cls, order: Order, sources: Sequence[Source], specs: Sequence[Spec]
     ) -> "ShuffledGather | None":
-        """If fields of these specs can be filled in this way."""
+        """Return the gather for these sources and specs; None if it does not support them."""
         plain = [
             source
             for source, spec in zip(sources, specs, strict=True)
@@ -49,14 +49,14 @@ class ShuffledGather:
         return cls(order, plain)
 
     def reaches(self, span: Span) -> bool:
-        """Whether a batch has no padding and lies in one epoch."""
+        """Return True if it supports a batch: one epoch, and no padding."""
         rows = self._order.rows
         return span.size == span.valid and span.position % rows + span.size <= rows
 
     def fill(
         self, span: Span, start: int, stop: int, arrays: Sequence[NDArray[np.generic]]
     ) -> None:
-        """The places from `start` to `stop` of a batch."""
+        """Fill the places from `start` to `stop` of a batch."""
         for source in self._sources:
             source.check()
         epoch, place = divmod(span.position, self._order.rows)

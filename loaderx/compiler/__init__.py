@@ -1,1 +1,1 @@
-"""Chains of transforms -> one compiled function per field, cached on disk."""
+"""Compiler: chains of transforms -> tables of compiled passes, cached on disk."""

@@ -1,4 +1,4 @@
-"""Warnings about values on another scale than an op takes them for, from the first row of the data."""
+"""Warnings about values on another scale than an op expects, from the first row of the data."""
 
 import sys
 import warnings
@@ -18,7 +18,7 @@ from .chain import Chain
 
 
 def warn(message: str) -> None:
-    """Warn in the line of the user's that called this library."""
+    """Warn at the line of the user's code that called this library."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1
@@ -30,7 +30,7 @@ def _is_ours(module: str) -> bool:
 
 
 def largest(chain: Chain, before: Sequence[Transform]) -> float:
-    """Return the largest value of the first row after the ops so far and those `before` an op; 0 if it is unknown."""
+    """Return the largest value of the first row after the ops of the chain and those in `before`; 0 if unknown."""
     with suppress(Exception):  # a row that cannot be read is reported at its step
         values = np.asarray(chain.first_sample(), np.float64)
         spec = chain.input
@@ -42,7 +42,7 @@ def largest(chain: Chain, before: Sequence[Transform]) -> float:
 
 
 def _after(op: Any, values: NDArray[np.float64], spec: Spec) -> NDArray[np.float64]:
-    """Return values on the scale that an op leaves them on; raise where that is not known."""
+    """Return values rescaled as by an op; raise if the scale after it is not known."""
     if op.is_scaling:
         scale, bias = op.scale_and_bias(spec)
         scaled: NDArray[np.float64] = values * scale + bias
@@ -53,7 +53,7 @@ def _after(op: Any, values: NDArray[np.float64], spec: Spec) -> NDArray[np.float
             spec = own.output(spec)
         return values
     if isinstance(op, Branching):
-        # They may leave values on different scales, unless none of them changes it.
+        # The branches may have different scales after them, unless none changes the scale.
         scales = [_after(branch, values, spec) for branch in op.branches]
         known = all(scale is values for scale in scales)
     else:

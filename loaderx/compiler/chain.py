@@ -1,4 +1,4 @@
-"""The ops of one field, divided where compiled code must stop: at Python functions, and where samples are mixed."""
+"""Chain of the ops of one field, divided into segments at Python functions and into phases where samples are mixed."""
 
 import os
 import sys
@@ -24,22 +24,23 @@ from .program import Program
 
 Array = NDArray[Any]
 Positions = NDArray[np.int64]
-# The first row of the data is taken through a user's code with every index checked, at up to so many positions: an
-# index may depend on draws. Before each run `out` holds one of these bytes everywhere, and afterwards none of them.
+# A user's code is run on the first row of the data with bounds checks, at up to so many positions: an index may depend
+# on random draws.
 POSITIONS_CHECKED = 8
-# What takes longer is not tried at more positions.
+# Code that takes longer is not run at more positions.
 CHECKING_SECONDS = 0.25
+# Bytes that fill `out` before a checking run, to find elements that are not written.
 MARKS = (0x55, 0xAA)
 
 
 class CompiledSegment:
-    """Ops in a row that are one table of compiled passes."""
+    """Successive ops that are one table of compiled passes."""
 
     def __init__(self, steps: Sequence[Step], spec: Spec) -> None:
         self.program = Program(steps, spec)
         self.output = self.program.output
         self._steps = steps
-        # Code of users in it.
+        # Ops that are a user's code.
         self.authored: list[Transform] = []
         for step in steps:
             self.authored += [op for op, _, _ in step.transform.leaves(spec) if op.checked]
@@ -56,7 +57,7 @@ class CompiledSegment:
         self.program.run(positions, located, out, threads=threads)
 
     def check(self, sample: Array, boxes: Array | None) -> None:
-        """Refuse code of a user that leaves its arrays, or leaves a part of `out` as it was, at this sample."""
+        """Raise if a user's code has an index out of bounds, or does not write all of `out`, for this sample."""
         located = addresses_of_rows(sample[None], boxes=boxes)
         work = self.program.work
         program = Program(self._steps, self.program.input, checking=True, work=work)
@@ -75,22 +76,22 @@ class CompiledSegment:
                         f"data, {Spec(sample.shape, sample.dtype)}. Call it on one sample with "
                         "`.py(sample, np.random.default_rng(0), ...)` to see the line."
                     ) from error
-                except Exception:  # noqa: BLE001 - what a user's code raises belongs to the step it is raised at
+                except Exception:  # noqa: BLE001 - an error of a user's code is raised at its step
                     return
             if marked[0].tobytes() != marked[1].tobytes():
                 fill = [op for op in self.authored if not op.in_place]
                 names = " or ".join(dict.fromkeys(repr(op.name) for op in fill or self.authored))
                 raise TransformError(
-                    f"transform {names} leaves a part of `out` unwritten at the first row of the data; what was in "
-                    "memory before would be delivered. Write every element of `out`."
+                    f"transform {names} leaves a part of `out` unwritten at the first row of the data; stale memory "
+                    "would be delivered. Write every element of `out`."
                     if fill
-                    else f"transform {names} gave two results for the same sample and the same draws. Whatever it "
-                    "reads must be its arguments, or written before, as np.zeros is and np.empty is not."
+                    else f"transform {names} returned two results for the same sample and the same draws. It must not "
+                    "read memory that it has not written: use np.zeros instead of np.empty."
                 )
 
 
 class PythonSegment:
-    """One function called per sample under the GIL: a user's callable, or any op in debug mode."""
+    """Python function called per sample under the GIL: a user's callable, or any op in debug mode."""
 
     def __init__(self, name: str, call: Call, output: Spec) -> None:
         self.name = name
@@ -117,15 +118,15 @@ class PythonSegment:
             alike = np.can_cast(result.dtype, self.output.dtype, "same_kind")
             if result.shape != self.output.shape or not alike:
                 raise TransformError(
-                    f"{self.name} gave {Spec(result.shape, result.dtype)} where it first gave {self.output}; "
-                    "all samples must come out alike."
+                    f"{self.name} returned {Spec(result.shape, result.dtype)}, and {self.output} for the first "
+                    "sample; it must return the same shape and dtype for all samples."
                 )
             out[place, ...] = result
 
 
 @dataclass
 class Phase:
-    """What happens to a sample without looking at others, after the mixing it begins with, if any."""
+    """Phase of a chain: at most one op that mixes samples, and then segments that process each sample by itself."""
 
     mixing: Mixing | None
     key: np.uint64
@@ -136,26 +137,27 @@ class Phase:
 
 
 class Chain:
-    """All ops of one field. Between two phases every sample of the batch has come through the first."""
+    """Chain of all ops of one field. A phase begins when every sample of the batch has finished the one before."""
 
     def __init__(self, spec: Spec, first_sample: Callable[[], Array], origin: str = "data") -> None:
         self.input = spec
-        # The field of the data that it is made of.
+        # Name of the field of the data that it is made from.
         self.origin = origin
-        # What comes out of the ops so far.
+        # Spec after the ops so far.
         self.output = spec
         self.phases: list[Phase] = [Phase(None, np.uint64(0), [], spec)]
         self.steps: list[Step] = []
         self.first_sample = first_sample
-        # Numbers of channels that images may have besides the usual ones.
+        # Numbers of channels that images may have, besides the usual ones.
         self.channels: tuple[int, ...] = ()
-        # The field that says how much of a sample is data, and how much of it is left at most.
+        # Field with the length of a sample, which tells data from padding, and the maximum length after the ops so far.
         self.length: str | None = None
         self.most = spec.shape[0] if spec.shape else sys.maxsize
-        # The field with the boxes next to a sample that an op looks at, and the first row of it.
+        # Field with the boxes of a sample, if an op reads them, and its first row.
         self.boxes: str | None = None
         self.first_boxes: Callable[[], Array] | None = None
-        self._waiting: list[Step] = []
+        # Steps that `compile` turns into a segment, and the spec before them.
+        self._uncompiled: list[Step] = []
         self._start = spec
         self._debug = os.environ.get("LOADERX_DEBUG") == "1"
 
@@ -167,14 +169,14 @@ class Chain:
     def add_pass(self, step: Step) -> None:
         """Add an op that is compiled, or called in Python in debug mode."""
         output = step.transform.output(self.output)
-        # Where the boxes next to a sample are is known to compiled code alone.
+        # Only compiled code has the addresses of the boxes of a sample.
         if self._debug and not (step.transform.stays_compiled or step.boxes is not None):
             call = step.transform.interpret(step, self.output, compiled_call)
             self.add_python(step.transform.name, call, output)
             return
-        if not self._waiting:
+        if not self._uncompiled:
             self._start = self.output
-        self._waiting.append(step)
+        self._uncompiled.append(step)
         self.output = output
 
     def add_python(self, name: str, call: Call, output: Spec) -> None:
@@ -182,7 +184,7 @@ class Chain:
         self._append(PythonSegment(name, call, output))
 
     def begin_phase(self, mixing: Mixing, key: int) -> None:
-        """Add an op that needs what all samples of the batch have become so far."""
+        """Add an op that mixes samples, so that it needs all samples of the batch."""
         self.compile()
         objects = mixing.objects
         while objects is not None and len(self.phases) < objects.phase:
@@ -192,9 +194,9 @@ class Chain:
         self.phases.append(Phase(mixing, np.uint64(key), [], self.output, masks))
 
     def compile(self) -> None:
-        """Turn the ops that wait for it into compiled code."""
-        if self._waiting:
-            steps, self._waiting = self._waiting, []
+        """Compile the ops that were added since the last segment."""
+        if self._uncompiled:
+            steps, self._uncompiled = self._uncompiled, []
             segment = CompiledSegment(steps, self._start)
             sample = None
             if segment.authored:
@@ -221,11 +223,11 @@ class Chain:
         threads: int | None = 1,
         masks: Array | None = None,
     ) -> None:
-        """Take samples through a phase into `out`, compiled ops on up to so many threads.
+        """Run samples through a phase into `out`, compiled ops on at most `threads` threads.
 
-        In phase 0 `samples` are these samples if they lie in an array, and None if only their addresses are known. In
-        a later phase they are all samples of the batch, of which out[0] is at `place`; so are the `masks` of objects
-        that the phase reads. The position of its first sample is what a `batch` is known by.
+        In phase 0 `samples` are these samples if they are in an array, and None if only their addresses are known. In a
+        later phase `samples` are all samples of the batch, of which out[0] is at `place`, and `masks` the masks of
+        objects of all samples, if the phase reads them. A `batch` is identified by the position of its first sample.
         """
         current = self.phases[phase]
         count = len(positions)
@@ -255,7 +257,7 @@ class Chain:
                 samples, located = target, addresses_of_rows(target, located.lengths, located.boxes)
 
     def partner_steps(self, phase: int, size: int, batch: int) -> tuple[int, ...]:
-        """How many places further the samples stand that a phase mixes in, in a batch of `size`."""
+        """Return the distances in places from a sample to its partners in a phase, in a batch of `size`."""
         current = self.phases[phase]
         if current.mixing is None:
             return ()
@@ -271,12 +273,12 @@ class Chain:
 
     @property
     def channels_first(self) -> bool:
-        """Whether an op so far put the channels of an image first."""
+        """True if an op so far put the channels of an image first."""
         return any(step.transform.channels_first for step in self.steps)
 
     @property
     def compiled(self) -> bool:
-        """Whether no op runs in Python."""
+        """True if no op runs in Python."""
         return not any(
             isinstance(segment, PythonSegment)
             for phase in self.phases
@@ -285,19 +287,19 @@ class Chain:
 
     @property
     def needs_samples(self) -> bool:
-        """Whether the first op reads samples from an array, not by their addresses."""
+        """True if the first op reads samples from an array, not by their addresses."""
         segments = self.phases[0].segments
         return bool(segments) and isinstance(segments[0], PythonSegment)
 
     def boxes_of_first(self, count: int) -> Array | None:
-        """Return the boxes next to the first row of the data, `count` times, if an op looks at them."""
+        """Return the boxes of the first row of the data, `count` times; None if no op reads them."""
         if self.first_boxes is None:
             return None
         first = np.asarray(self.first_boxes())
         return np.ascontiguousarray(np.broadcast_to(first, (count, *first.shape)))
 
     def sample_so_far(self) -> Array:
-        """Return the first row of the data, taken through the ops so far; zeros behind an op that mixes samples."""
+        """Return the first row of the data after the ops so far; zeros if one of them mixes samples."""
         self.compile()
         return self._sample(self.output)
 
@@ -315,7 +317,7 @@ class Chain:
 
 
 def compiled_call(step: Step, spec: Spec) -> Call:
-    """Return a step that stays compiled as a function of one sample."""
+    """Return a compiled step as a function of one sample."""
     program = Program([step], spec)
 
     def call(x: Array, position: int, _: int, turns: tuple[int, ...]) -> Array:
@@ -332,17 +334,17 @@ def compiled_call(step: Step, spec: Spec) -> Call:
 def partners_of(
     place: int, count: int, size: int, key: np.uint64, batch: int, *, number: int = 1
 ) -> Positions:
-    """With whom the samples from `place` are mixed, `number` others each: so many random steps around the batch.
+    """Return the places of the partners, `number` each, that samples from `place` on are mixed with.
 
-    The steps are the same for all samples. partners[k] are the places of the k-th partners.
+    Partners are random rotations of the batch, the same for all samples. partners[k] are the places of the k-th ones.
     """
     steps = np.array(steps_to_partners(size, key, batch, number), np.int64)
     return (np.arange(place, place + count, dtype=np.int64) + steps[:, None]) % size
 
 
 def steps_to_partners(size: int, key: np.uint64, batch: int, number: int) -> tuple[int, ...]:
-    """How far around a batch the partners of every sample stand: different ones, as long as there are others."""
-    # Compiled code gives Python's integers, and takes those beyond 63 bits only as uint64.
+    """Draw the distances in places from every sample to its partners: different ones in a batch of enough samples."""
+    # Compiled code returns Python integers, and accepts those of 64 bits only as uint64.
     rng = Draws(fold(np.uint64(fold(key, np.uint64(0))), np.uint64(batch)))
     steps: list[int] = []
     for taken in range(min(number, size - 1)):

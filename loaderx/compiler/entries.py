@@ -1,4 +1,4 @@
-"""What a user writes as `transforms` -> a chain of ops per field."""
+"""Entries of `transforms` -> a chain of ops for each field."""
 
 import functools
 import inspect
@@ -56,9 +56,9 @@ def chains(
     seed: int,
     kinds: Any = None,
 ) -> dict[str, Chain]:
-    """Return the chain of every field that comes out changed, its entries taken in the order they are written.
+    """Return the chains of the fields that change, from the entries in their order.
 
-    `kinds` says what fields are, as `DataLoader` takes it.
+    `kinds` is the argument of `DataLoader`.
     """
     builder = ChainsBuilder(fields, seed, check_kinds(kinds, fields), formats_of(kinds))
     for names, ops in _entries(transforms, fields):
@@ -68,22 +68,22 @@ def chains(
 
 @dataclass
 class Entry:
-    """The fields of an entry, and the kinds of them, which are known at the first op that looks at them."""
+    """Entry of `transforms`: its fields, and their kinds, which are inferred at the first op that needs them."""
 
     names: tuple[str, ...]
     members: tuple[Chain, ...]
-    # Whether an op of it takes images.
+    # True if one of its ops is for images.
     images: bool
     kinds: FieldKinds | None = None
 
     @property
     def fields(self) -> list[tuple[str, Spec]]:
-        """The fields of the data that these are made of, and what became of them."""
+        """Origin and present spec of each field."""
         return [(chain.origin, chain.output) for chain in self.members]
 
 
 class ChainsBuilder:
-    """The chains while entries are added to them."""
+    """Builder of the chains, entry by entry."""
 
     def __init__(
         self,
@@ -95,21 +95,21 @@ class ChainsBuilder:
         self._fields = fields
         self._seed = seed
         self._given = dict(kinds or {})
-        # How fields of boxes are written, where that is given.
+        # Formats of boxes, where they are given.
         self._formats = dict(formats or {})
-        # Given kinds that were not compared to their fields yet.
+        # Given kinds that are not yet compared to their fields.
         self._unchecked = set(self._given)
         self._chains: dict[str, Chain] = {}
-        # Boxes and keypoints that follow an image at present, each with a second chain for their validity; and what
-        # the image has become, which they are fractions of if they are normalised.
+        # Boxes and keypoints that follow an image at present, and the spec of that image, which normalised coordinates
+        # are fractions of. Each has a second chain for its validity.
         self._following: dict[str, tuple[Kind, Spec]] = {}
-        # Fields that views took the place of, and the first of these: it begins with the same steps.
+        # Fields that views replace, and the first view of each, which begins with the same steps.
         self._replaced: dict[str, str] = {}
-        # Kinds of ops that were warned of: once per loader.
+        # Kinds of ops that have warned already: once per loader.
         self._warned: set[type] = set()
 
     def add_entry(self, names: tuple[str, ...], ops: Sequence[Any]) -> None:
-        """The ops of one or more fields."""
+        """Add the ops of one or more fields."""
         for name in names:
             if name in self._chains:
                 continue
@@ -127,7 +127,7 @@ class ChainsBuilder:
             self._add_ops(names, ops)
 
     def close(self) -> dict[str, Chain]:
-        """All chains, compiled."""
+        """Compile and return all chains."""
         for name in sorted(self._following):
             self._stop_following(name)
         for name in sorted(self._unchecked):
@@ -163,14 +163,15 @@ class ChainsBuilder:
             try:
                 self._add(as_op(op), key, entry)
             except TransformError:
-                # It names its function, which may be one before this op: a Python function ends what is compiled.
+                # No note: the error names its function, which may be of an earlier op. A segment is compiled only when
+                # it ends, at a Python function.
                 raise
             except Exception as error:
                 error.add_note(f"loaderx: op {number} of `transforms` for {', '.join(names)}")
                 raise
 
     def _add_views(self, names: tuple[str, ...], views: Views) -> None:
-        """Every view begins with the steps that all of them share, and so with the same draws."""
+        """Add views. Each begins with a copy of the shared steps, and so with the same draws."""
         for view, ops in zip(views.names, views.views, strict=True):
             own = tuple(f"{name}_{view}" for name in names)
             for name, new in zip(names, own, strict=True):
@@ -206,8 +207,8 @@ class ChainsBuilder:
         length = next((chain.origin for _, chain, kind in fields if kind == LENGTH), None)
         if (op.spatial or op.takes_images) and lead.channels_first:
             raise ArgumentError(
-                f"{op.name} takes images of (height, width, channels), and an op before it put the channels first; "
-                "put it before that one."
+                f"{op.name} needs images of (height, width, channels), and an op before it put the channels first; "
+                "move it before that op."
             )
         if op.spatial and not op.mixes_values:
             _check_sizes(op, [chain for _, chain, kind in fields if kind not in (*POINTS, LENGTH)])
@@ -224,7 +225,7 @@ class ChainsBuilder:
             op = op.among(self._objects_in(op, fields))
             if op.objects is not None and op.objects.rows is not None:
                 instances = op.objects.field
-        # Lengths last: they are cut as the other fields were.
+        # Lengths last: they are cut like the other fields.
         for name, chain, kind in sorted(fields, key=lambda field: field[2] == LENGTH):
             if kind == LENGTH and not op.mixes_values:
                 left = lead.output.shape
@@ -238,7 +239,7 @@ class ChainsBuilder:
                 self._follow(name, kind, image)
                 seen = None if name == decides else boxes
                 for each in (chain, self._chains[name + VALID]):
-                    self._look_at(each, seen)
+                    self._read_boxes(each, seen)
                     each.add(Step(moved, key, boxes=seen))
             else:
                 self._stop_following(name)
@@ -254,7 +255,7 @@ class ChainsBuilder:
                     own = own.for_length()
                     chain.length = length
                 self._examine(own, chain)
-                self._look_at(chain, boxes)
+                self._read_boxes(chain, boxes)
                 chain.add(Step(own, key, follows, chain.most, image, boxes=boxes))
             if chain.output.shape:
                 chain.most = min(chain.most, chain.output.shape[0])
@@ -271,7 +272,7 @@ class ChainsBuilder:
             )
 
     def _kinds_of(self, op: Transform, entry: Entry) -> FieldKinds:
-        """Return the kinds of the fields of an entry for an op; refuse it where it depends on one that is uncertain."""
+        """Return the kinds of the fields of an entry; raise if the op depends on a kind that is uncertain."""
         fields = entry.fields
         if len(fields) == 1:
             return FieldKinds(((IMAGE,),), 0, False)
@@ -289,7 +290,7 @@ class ChainsBuilder:
         if not op.sees_kinds or not found.has_image:
             return found
         entry.kinds = found
-        # What moves pixels does the same to an image and to values.
+        # An op that moves pixels treats images and values alike.
         open_fields = [
             (name, spec, possible)
             for (name, spec), possible in zip(fields, found.possible, strict=True)
@@ -298,7 +299,7 @@ class ChainsBuilder:
         ]
         if open_fields:
             raise uncertain(op.name, open_fields)
-        # Labels and values alone can be moved.
+        # Labels and values can be moved without an image.
         if op.spatial and found.possible[found.lead][0] not in (*POINTS, LENGTH):
             return found
         if (IMAGE,) not in found.possible:
@@ -309,16 +310,16 @@ class ChainsBuilder:
         return found
 
     def _examine(self, op: Transform, chain: Chain) -> None:
-        """Refuse what is not an image, and warn of values on another scale."""
+        """Raise if a field is not an image, and warn of values on another scale."""
         for own, spec, before in op.leaves(chain.output):
             if own.takes_length and chain.length is None:
                 raise ArgumentError(
-                    f"transform {own.name!r} takes the length of a sample: name the field that has it behind the "
+                    f"transform {own.name!r} takes the length of a sample: name the field that has it after the "
                     'others of the entry, {("data", "length"): [...]}; the last word of its name is "length".'
                 )
             if own.takes_images:
                 check_channels(spec, own.name, chain.channels)
-            own.output(spec)  # what it cannot take at all is an error, and worth no warning
+            own.output(spec)  # an error for this spec comes before any warning
             kind = own.caution_kind or type(own)
             if kind in self._warned:
                 continue
@@ -330,7 +331,7 @@ class ChainsBuilder:
     def _boxes_before(
         self, op: Transform, fields: Sequence[tuple[str, Chain, Kind]], image: Spec
     ) -> tuple[str | None, BoxesBefore | None]:
-        """Return the field of boxes that an op draws by, and the boxes before it; refuse an op that needs boxes."""
+        """Return the field of boxes that an op draws by, and the boxes before the op; raise if boxes are missing."""
         needing = [each for each in _all_inside(op) if each.needs_boxes]
         if not needing:
             return None, None
@@ -348,23 +349,23 @@ class ChainsBuilder:
                 each.draws_by_boxes for each in _all_inside(policy)
             ):
                 raise ArgumentError(
-                    f"{policy.name}: {drawing[0].name} must know which ops come before it, and here that is drawn; "
-                    "put it before or after."
+                    f"{policy.name}: {drawing[0].name} must know which ops come before it, and here they are drawn at "
+                    "random; put it before or after."
                 )
         self._follow(name, BOXES, image)
         chain = self._chains[name]
         for step in chain.steps:
             if step.transform.is_python or step.transform.needs_batch or step.boxes is not None:
                 raise ArgumentError(
-                    f"{drawing[0].name} reads the field {name!r}, which {step.transform.name} changed before; put it "
-                    "before that one."
+                    f"{drawing[0].name} reads the field {name!r}, which {step.transform.name} changed before; move it "
+                    "before that op."
                 )
         return name, BoxesBefore(chain.origin, chain.input, tuple(chain.steps), image)
 
     def _objects_in(
         self, op: CompositeTransform, fields: Sequence[tuple[str, Chain, Kind]]
     ) -> Objects | None:
-        """Return the mask that tells the objects of an entry apart; refuse an op without the one that it needs."""
+        """Return the mask that tells the objects of an entry apart; raise if an op needs one and there is none."""
         masks = [(name, chain) for name, chain, kind in fields if kind == LABELS]
         counted = [
             (name, chain)
@@ -407,8 +408,8 @@ class ChainsBuilder:
         phase = max(len(each.phases) for each in members)
         return Objects(name, chain.output, rows, phase)
 
-    def _look_at(self, chain: Chain, boxes: BoxesBefore | None) -> None:
-        """Let a chain be told the boxes next to its samples."""
+    def _read_boxes(self, chain: Chain, boxes: BoxesBefore | None) -> None:
+        """Give a chain the boxes of its samples."""
         if boxes is None:
             return
         if chain.boxes not in (None, boxes.origin):
@@ -419,13 +420,13 @@ class ChainsBuilder:
         chain.boxes, chain.first_boxes = boxes.origin, self._fields[boxes.origin][1]
 
     def _follow(self, name: str, kind: Kind, image: Spec) -> None:
-        """Let a field of points follow an image from here on."""
+        """Begin to move a field of points with its image."""
         if name in self._following:
             return
         chain = self._chains[name]
         if name + VALID in self._chains:
             raise ArgumentError(
-                f"field {name!r} followed an image before; put all that moves it in one row."
+                f"field {name!r} was moved with an image before; put all ops that move it in a row."
             )
         check_points(chain.origin, chain.output, kind)
         self._repeat(name, name + VALID)
@@ -434,7 +435,7 @@ class ChainsBuilder:
         self._following[name] = kind, image
 
     def _format_of(self, origin: str, kind: Kind) -> Boxes | None:
-        """Return how a field of boxes is written; None for keypoints."""
+        """Return the format of a field of boxes; None for keypoints."""
         return self._formats.get(origin, Boxes()) if kind == BOXES else None
 
     def _stop_following(self, name: str) -> None:
@@ -445,7 +446,7 @@ class ChainsBuilder:
                 (self._chains[name], ClosePoints(boxes, image)),
                 (self._chains[name + VALID], ValidPoints(boxes, image)),
             ):
-                # Up to here both are the same code, which is then compiled once.
+                # Both chains are equal up to here, so that the code is compiled once.
                 chain.compile()
                 chain.add(Step(end, 0))
 
@@ -461,19 +462,19 @@ def _check_sizes(op: Transform, images: Sequence[Chain]) -> None:
 
 
 def _all_inside(op: Transform) -> Iterator[Transform]:
-    """Yield an op, and those inside of it."""
+    """Yield an op and the ops inside of it."""
     yield op
     for each in op.inside:
         yield from _all_inside(each)
 
 
 def as_op(op: Any) -> Any:
-    """An op or a callable, and nothing else."""
+    """Convert an item of a list of transforms to an op; refuse any other object."""
     if isinstance(op, TransformFactory):
         return op()
     if isinstance(op, Views):
         raise ArgumentError(f"{type(op).__name__} must be the last of its list of transforms.")
-    # A class, or what looks like one to its users: Resize.
+    # A class, or Resize, which is a function that looks like a class.
     makes_op = inspect.isclass(op) or (op is Resize)
     if isinstance(op, Transform):
         return left_to_chance(op)
@@ -494,7 +495,7 @@ def _entries(transforms: Any, fields: Mapping[str, Any]) -> list[tuple[tuple[str
             names = tuple(map(str, names if isinstance(names, tuple) else (names,)))
             if not names or len(set(names)) < len(names):
                 raise ArgumentError(
-                    f"`transforms` names {names}; an entry is for one field, or for several different ones."
+                    f"`transforms` has an entry for {names}; it must be for one field, or for several different ones."
                 )
             ops = [ops] if isinstance(ops, Views) else ops
             if not isinstance(ops, list | tuple):

@@ -1,4 +1,4 @@
-"""The chain of every field as a table: what each op does to a sample, how long it takes, and whether it is compiled."""
+"""Table of the ops of every field: specs before and after, time, and whether the op is compiled."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ REPEATS = 5
 
 
 @dataclass(frozen=True)
-class Row:
-    """One op."""
+class OpReport:
+    """Report of one op, a line of the table."""
 
     field: str
     op: str
@@ -44,9 +44,9 @@ HEAD = ("field", "op", "in", "out", "bytes/sample", "ns/sample", "how")
 
 
 def explain(found: Mapping[str, Chain]) -> str:
-    """A text table of the ops of every field, each measured on its own."""
-    rows = [row for name, chain in found.items() for row in _rows(name, chain)]
-    lines = [HEAD, *(row.cells() for row in rows)]
+    """Return a text table of the ops of every field, each measured separately."""
+    reports = [report for name, chain in found.items() for report in _reports(name, chain)]
+    lines = [HEAD, *(report.cells() for report in reports)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
     right = {4, 5}
     text = []
@@ -66,8 +66,8 @@ def explain(found: Mapping[str, Chain]) -> str:
     return "\n".join(text)
 
 
-def _rows(name: str, chain: Chain) -> list[Row]:
-    rows = []
+def _reports(name: str, chain: Chain) -> list[OpReport]:
+    reports = []
     spec, samples = chain.input, _samples(chain)
     for step in chain.steps:
         alone = Chain(spec, samples[0].copy)
@@ -76,9 +76,9 @@ def _rows(name: str, chain: Chain) -> list[Row]:
         alone.compile()
         how = "Python" if _interpreted(alone) else "compiled"
         nanoseconds, samples = _measure(alone, samples)
-        rows.append(Row(name, step.transform.name, spec, alone.output, nanoseconds, how))
+        reports.append(OpReport(name, step.transform.name, spec, alone.output, nanoseconds, how))
         spec = alone.output
-    return rows
+    return reports
 
 
 def _segments(chain: Chain) -> Sequence[Any]:
@@ -103,13 +103,13 @@ def _state(chain: Chain) -> str:
 
 
 def _samples(chain: Chain) -> NDArray[Any]:
-    """The first row of the data, many times: made-up values might be some that an op refuses."""
+    """Return copies of the first row of the data; an op might refuse made-up values."""
     first = np.asarray(chain.first_sample())
     return np.ascontiguousarray(np.broadcast_to(first, (SAMPLES, *first.shape)))
 
 
 def _measure(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
-    """Nanoseconds per sample in one thread, and what becomes of the samples."""
+    """Measure nanoseconds per sample in one thread; return them, and the resulting samples."""
     positions = np.arange(SAMPLES, dtype=np.int64)
     best = float("inf")
     for _ in range(REPEATS):

@@ -1,4 +1,4 @@
-"""What a person can act on, out of what Numba says about a function that it cannot compile."""
+"""Messages for users about functions that Numba cannot compile."""
 
 import linecache
 import re
@@ -7,12 +7,12 @@ from typing import Any
 from loaderx.kernels import passes
 from loaderx.kernels.distributions import METHODS
 
-# How Numba names a line: "During: typing of call at /folder/file.py (12)", "Raised from /folder/file.py (12)".
+# Lines in Numba's messages: "During: typing of call at /folder/file.py (12)", "Raised from /folder/file.py (12)".
 PLACE = re.compile(r"(?:at|from) (\S.*?) \((\d+)\)")
 
 
 def explain_failure(error: Exception, function: Any) -> str:
-    """Return a message about a function that Numba could not compile."""
+    """Return a message about a function that Numba could not compile, with hints."""
     message = str(error)
     code = getattr(function, "py_func", function).__code__
     name = f"{function.__name__!r} ({code.co_filename}:{code.co_firstlineno})"
@@ -24,16 +24,16 @@ def explain_failure(error: Exception, function: Any) -> str:
             break
     if "Untyped global name" in message and "<class 'function'>" in message:
         reason.append(
-            "What a transform calls must be compiled too: decorate it with `@numba.njit`."
+            "A function that a transform calls must be compiled, too: decorate it with `@numba.njit`."
         )
     elif re.search(r"Untyped global name|of type Module\((?!<module '(numpy|math))", message):
         reason.append(
-            "Numba knows Python, math and NumPy. A function that needs another library goes into `transforms` as it "
-            "is, undecorated, and runs in Python."
+            "Numba supports Python, math and NumPy. Put a function that needs another library into `transforms` "
+            "undecorated; it then runs in Python."
         )
     if "readonly array" in message:
         reason.append(
-            "An array that is a parameter or a global cannot be written: others read it. Copy it."
+            "An array that is a parameter or a global cannot be written, since other threads read it. Write to a copy."
         )
     if "DrawsType" in message or " of type Draws" in message:
         reason.append(f"In compiled code `rng` has {', '.join(METHODS)}.")
@@ -44,7 +44,7 @@ def explain_failure(error: Exception, function: Any) -> str:
 
 
 def _reason(message: str) -> list[str]:
-    """The lines of a message before those about where, how and what else was tried."""
+    """Return the lines of a message that have the reason, without those on the context."""
     reason: list[str] = []
     for line in map(str.strip, message.splitlines()):
         if reason and line.startswith(("File", "During:", "There are")):

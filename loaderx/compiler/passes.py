@@ -1,8 +1,8 @@
-"""Passes, compiled or loaded: each once for an installation, whatever chains it becomes part of.
+"""Passes, compiled or loaded from the cache: each is compiled once for an installation, for all chains.
 
-A pass is stored under a hash of everything that it depends on: the function and what it calls, with the values they
-read, the layout of its arguments, and the versions of what compiles it. One whose functions cannot be hashed is
-compiled in every process.
+The key in the cache is a hash of everything that a pass depends on: the function and its callees, with the values they
+read, the layout of its arguments, and the versions of the compiler. A pass whose functions cannot be hashed is compiled
+in every process.
 """
 
 import hashlib
@@ -38,37 +38,37 @@ from loaderx.kernels.progress import Work
 from .failures import explain_failure
 
 logger = logging.getLogger("loaderx")
-# Without the wrappers by which Python and C call compiled code: only the driver calls a pass.
+# Without the wrappers for calls from Python and C: only the driver calls a pass.
 OPTIONS = {
     "nogil": True,
     "error_model": "numpy",
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
 }
-# Into the pass, where shapes may be constants.
+# The function is inlined into the pass, where shapes may be constants.
 INLINED = {**OPTIONS, "forceinline": True}
-# With a check of every index.
+# With bounds checks.
 CHECKED = {**OPTIONS, "boundscheck": True}
 
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """A pass that can be called: its address, and what must stay in memory for that."""
+    """Compiled pass: its address, and the code object that must stay alive for it."""
 
     address: int
     code: Any
 
 
-# In place of a pass that is only listed: a table that has it cannot be run.
+# Placeholder of a pass that was only requested: a table with it cannot be run.
 NOT_COMPILED = Pass(0, None)
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A pass that is asked for: the function, its arguments, what stores its result, and whether indices are checked.
+    """Request for a pass: the function, the layout of its arguments, how its result is stored, and bounds checks.
 
-    `name` differs for anything else that the compiled code depends on; it is None if that is not known. `op` is the
-    name of the op, and `work` what its compilation is part of.
+    `name` is the key in the cache; it is None if the pass cannot be cached. `op` is the name of the op, and `work` the
+    compilation that it is part of, for messages.
     """
 
     name: str | None
@@ -80,7 +80,7 @@ class Request:
     work: Work
 
     def is_stored(self) -> bool:
-        """Tell whether the pass was compiled before, and its file is whole."""
+        """Return True if the pass is in the cache, in a file that is not damaged."""
         home = store.folder()
         return (
             self.name is not None
@@ -89,7 +89,7 @@ class Request:
         )
 
     def fulfil(self) -> tuple[Pass, bool]:
-        """Load or compile the pass; return it, and whether it was compiled before."""
+        """Load or compile the pass; return it, and True if it was compiled before."""
         found = _LOADED.get(self.name) if self.name is not None else None
         if found is not None:
             return found, True
@@ -99,7 +99,7 @@ class Request:
         return found, cached
 
 
-# Passes of this process by name, for as long as a table has them.
+# Passes of this process by name, for as long as a table refers to them.
 _LOADED: "weakref.WeakValueDictionary[str, Pass]" = weakref.WeakValueDictionary()
 Answer = Callable[[Request], tuple[Pass, bool]]
 _answers: list[Answer] = [Request.fulfil]
@@ -107,7 +107,7 @@ _answers: list[Answer] = [Request.fulfil]
 
 @contextmanager
 def answering(answer: Answer) -> Iterator[None]:
-    """Have requests for passes answered by a function, such as one that lists them."""
+    """Replace the handler of requests for passes, for example by one that only lists them."""
     _answers.append(answer)
     try:
         yield
@@ -124,7 +124,7 @@ def compiled_pass(
     op: str,
     work: Work,
 ) -> tuple[Pass, bool]:
-    """Return the pass that calls `function` with arguments of `layout`, and whether it was compiled before."""
+    """Return the pass that calls `function` with arguments of `layout`, and True if it was compiled before."""
     if numba.config.DISABLE_JIT:
         entry = passes.entry_of(function, layout, store_result)
         return Pass(passes.plain_address(entry), entry), False
@@ -152,10 +152,10 @@ def _compile(wanted: Request) -> tuple[Pass, bool]:
     home, name = store.folder(), wanted.name
 
     def make() -> Any:
-        """Return the pass to be compiled, of a fresh copy: a global that it reads may have another value by now."""
+        """Return the pass to compile, from a fresh copy: a global that it reads may have changed since."""
         options = CHECKED if wanted.checked else INLINED
         anew = fresh_copy(wanted.function, **({"boundscheck": True} if wanted.checked else {}))
-        # A kernel is compiled as a part of the pass, without what it takes to call it by itself.
+        # A kernel is compiled as a part of the pass, without the wrappers to call it separately.
         anew = getattr(anew, "py_func", anew) if is_known(anew) else anew
         if isinstance(anew, types.FunctionType):
             if not (wanted.function.__module__ or "").startswith("loaderx."):
@@ -163,7 +163,7 @@ def _compile(wanted: Request) -> tuple[Pass, bool]:
             anew = numba.njit(**options)(anew)
         entry = passes.entry_of(anew, wanted.layout, wanted.store_result)
         if name is not None:
-            # Numba numbers symbols in each process: those of passes from several processes would have the same names.
+            # Numba numbers symbols in each process: passes from several processes would have the same symbols.
             entry.__qualname__ = name
         return entry
 
@@ -178,14 +178,14 @@ def _compile(wanted: Request) -> tuple[Pass, bool]:
                     store.mark_used(lock)
                     return Pass(native_address(found), found), True
                 stack.enter_context(store.locked(lock))
-                # Another process may have compiled it meanwhile.
+                # Another process may have compiled it while this one waited for the lock.
                 found = compile_uninterrupted(loaded, cache, passes.SIGNATURE)
                 if found is not None:
                     return Pass(native_address(found), found), True
             with wanted.work.compiling(cached=cache is not None):
                 code = compile_uninterrupted(_compile_now, make, cache)
         except Exception as error:
-            # Not NumbaError alone: what Numba says of `import` and `with` is none.
+            # Numba raises other exceptions than NumbaError for `import` and `with`.
             raise TransformError(explain_failure(error, wanted.function)) from error
     if home is not None:
         store.clean(home)

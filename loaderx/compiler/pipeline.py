@@ -1,14 +1,14 @@
 """`pipeline`: a chain of transforms as a function of one sample or an array of samples, without a loader.
 
-Which of both an array is must never be guessed. Where the first ops are ops on images, its shape says it:
+It never guesses whether an array is one sample or several. If the first ops are ops on images, the shape decides:
 
     (height, width)                         one image
     (height, width, channels)               one image, with 1 to 4 channels, or as many as `T.Channels` says
     (samples, height, width)                several images, if neither of the outer axes can be channels
     (samples, height, width, channels)      several images
 
-and what may be channels first is refused. All other chains take several samples. `batch=True`, as a list of `positions`
-does, and `batch=False` say it for any chain and any shape.
+and an array that may have its channels first is refused. All other chains expect several samples. `batch=True` and
+`batch=False` decide for any chain and any shape; `rows` and a list of `positions` mean several samples.
 """
 
 import functools
@@ -34,7 +34,7 @@ from .entries import as_op, chains
 
 
 class Pipeline:
-    """Transforms to be called on arrays of samples; compiled at the first call for their shape and dtype."""
+    """Pipeline of transforms, called on arrays of samples; compiled at the first call for a shape and dtype."""
 
     def __init__(self, transforms: list[Any], seed: int) -> None:
         self._transforms = list(transforms)
@@ -53,21 +53,23 @@ class Pipeline:
     ) -> NDArray[Any]:
         """Return the transformed samples, or the one sample.
 
-        `rows` are those of `samples` to be taken, which are then read where they are; those below 0 count from the
-        end. `positions` are the places in a stream that samples draw their random numbers for, by default 0, 1, 2, ...
-        `out` is the C-contiguous array that the result is written to; without it a new one is made.
+        `rows` are indices of the samples to transform, which are read without a copy; negative ones count from the end.
+        `positions` are the positions in a stream by which samples draw random numbers, by default 0, 1, 2, ... `out` is
+        the C-contiguous array that the result is written to; without it a new one is made.
 
-        With `batch=True` the first axis counts samples, with `batch=False` this is one sample; by default the ops say
-        it, as described above, and `rows` and lists of `positions` mean several.
+        With `batch=True` the first axis counts samples; with `batch=False` `samples` is one sample. By default the ops
+        and the shape decide, as described above, and `rows` or a list of `positions` means several samples.
 
-        Samples are shared by as many threads as Numba has (`numba.set_num_threads`), or by `threads` at most. The
-        result is the same for any number of them.
+        Samples are divided among as many threads as Numba has (`numba.set_num_threads`), or among at most `threads`.
+        The result does not depend on the number of threads.
         """
         given = plain_array(samples, "`samples`")
         if batch not in (None, True, False):
             raise ArgumentError(f"`batch` (={batch!r}) must be True, False or None.")
         if rows is not None and batch is False:
-            raise ArgumentError("`rows` are several samples, and `batch` (=False) is one of them.")
+            raise ArgumentError(
+                "`rows` are several samples, and `batch` (=False) means one; leave one of them out."
+            )
         _refuse(threads_problem(threads))
         listed = rows is not None or (positions is not None and np.ndim(positions) > 0)
         if batch or (batch is None and (listed or self._is_batch(given))):
@@ -85,7 +87,7 @@ class Pipeline:
         *,
         single: bool = False,
     ) -> NDArray[Any]:
-        """Take an array of samples, or these rows of it, through the chain; the result of a `single` one is one."""
+        """Run an array of samples, or these rows of it, through the chain; with `single` return one sample."""
         if given.ndim == 0 or len(given) == 0:
             raise ArgumentError(
                 f"`samples` must be an array of at least one sample, not of shape {given.shape}."
@@ -136,7 +138,7 @@ class Pipeline:
         return stated_channels(self._transforms)
 
     def _is_batch(self, samples: NDArray[Any]) -> bool:
-        """Whether the first axis counts samples."""
+        """Return True if the first axis counts samples."""
         if samples.ndim not in (2, 3) or self._stated is None:
             return True
         channels = (*USUAL, *self._stated)
@@ -154,7 +156,7 @@ class Pipeline:
         """Return the compiled chain for samples of `spec`."""
         known = self._chains.get((spec.shape, spec.dtype))
         if known is None:
-            # A copy: a view would keep all samples of the first call for as long as this lives.
+            # A copy: a view would keep all samples of the first call alive.
             first = np.array(sample, spec.dtype, order="C")
             fields = {"data": (spec, lambda: first)}
             found = chains(self._transforms, fields, self._seed)
@@ -183,7 +185,7 @@ def _refuse(problem: str | None) -> None:
 
 
 def _addresses(samples: NDArray[Any], rows: Any) -> NDArray[np.int64]:
-    """Return the address of every row, with NumPy's meaning of those below 0."""
+    """Return the address of every row; negative ones count from the end."""
     numbers = integers_in(rows)
     if numbers is None or len(numbers) == 0:
         raise ArgumentError(f"`rows` (={rows!r}) must be at least one integer, along one axis.")
@@ -210,7 +212,7 @@ def _places(positions: Any, count: int) -> NDArray[np.int64]:
 
 
 def _rows_are_plain(samples: NDArray[Any]) -> bool:
-    """Whether every row is C-contiguous, aligned and in native byte order."""
+    """Return True if every row is C-contiguous, aligned and in native byte order."""
     flags = samples.flags
     if flags.c_contiguous and flags.aligned and samples.dtype.isnative:
         return True
@@ -218,7 +220,7 @@ def _rows_are_plain(samples: NDArray[Any]) -> bool:
 
 
 def stated_channels(ops: Sequence[Any]) -> tuple[int, ...] | None:
-    """The numbers of channels that are stated, if the samples must be images; None if they may be anything."""
+    """Return the numbers of channels of `T.Channels`, if samples must be images; None if they may be anything."""
     stated: tuple[int, ...] = ()
     for given in ops:
         op = given if isinstance(given, Views) else as_op(given)
@@ -226,14 +228,14 @@ def stated_channels(ops: Sequence[Any]) -> tuple[int, ...] | None:
             stated += op.numbers
         elif isinstance(op, Transform) and op.takes_images:
             return stated
-        # What comes out of any other op may be of another kind than what goes in.
+        # Any other op may change the kind of its samples.
         elif not (isinstance(op, Transform) and (op.keeps_axes or op.in_place)):
             break
     return stated or None
 
 
 def pipeline(transforms: list[Any], *, seed: int = 0) -> Pipeline:
-    """Return transforms as a function of samples: of an array of them, of some of its rows, or of one image.
+    """Return transforms as a function of an array of samples, of some of its rows, or of one image.
 
     >>> import numpy as np
     >>> import loaderx as lx

@@ -1,4 +1,4 @@
-"""A chain of compiled ops that can be run: its table, and the driver that walks samples through it."""
+"""Program: the table of a chain of compiled ops, and the calls of the driver that run samples through it."""
 
 import threading
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from loaderx.transforms.step import Step
 from .table import ALIGNMENT, TableBuilder
 
 NONE = np.empty(0, np.int64)
-# A thread is worth its waking for so many bytes of samples: a transform does more per byte than a copy. [2 cores, omp:
-# crop, flip and normalise of 32x32x3 pay for a region from 16 samples on, which are 192 KB.]
+# Minimum bytes of samples per thread; with fewer, waking it costs more than it saves. A transform does more per byte
+# than a copy. [2 cores, omp: crop, flip and normalise of 32x32x3 pay for a region from 16 samples, 192 KB, on.]
 BYTES_PER_THREAD = 96 * 1024
 
 
 class Program:
-    """The table of a chain; with `checking` every index of a user's code is checked."""
+    """Program of a chain; with `checking`, a user's code has bounds checks."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Program:
         self.input = spec
         self._fetched = table.space(spec.nbytes)
         self.output = table.chain(steps, samples.ROW, spec, samples.TARGET)
-        # Whether everything in it was compiled before.
+        # True if all passes were compiled before.
         self.cached = table.cached
         self._complete = table.complete
         self._reads_boxes = table.reads_boxes
@@ -50,7 +50,7 @@ class Program:
         self._sizes = len(self._table.names), registers.ctypes.data, len(registers)
         self._pitch = self.output.nbytes
         self._sample_bytes = max(spec.nbytes, self.output.nbytes)
-        # Memory of a thread: its registers, and scratch memory after them.
+        # Memory of a thread: registers, then scratch memory.
         needed = 8 * len(registers) + self._table.scratch
         self._memory_bytes = -(-needed // ALIGNMENT) * ALIGNMENT
         self._scratch = threading.local()
@@ -66,20 +66,19 @@ class Program:
         mark: int = 0,
         threads: int | None = 1,
     ) -> None:
-        """Take located samples through the chain into `out`, on up to so many threads; None is those of Numba.
+        """Run located samples through the chain into `out`, on at most `threads` threads; None: those of Numba.
 
-        A `key` is that of all ops, in place of their own. Where a user's code is checked, what it fills holds the byte
-        `mark` before.
+        `key` replaces the keys of all ops. With `checking`, memory that a user's code fills holds bytes `mark` before.
         """
         if not self._complete:
-            raise TransformError("the passes of this chain are listed, and not compiled.")
+            raise TransformError("the passes of this chain are listed only, and not compiled.")
         assert located.boxes is not None or not self._reads_boxes
         count = len(positions)
         most = worthwhile(count, count * self._sample_bytes, BYTES_PER_THREAD)
         if most == 1:
             self._run(positions, located, out, key, mark)
             return
-        # Also for one thread: others that are parallel leave that core to it.
+        # A team also for one thread: it reserves a core, so that parallel calls of other threads use fewer.
         with Team(most, 1 if located.fetcher or key is not None else threads) as team:
             if team.count > 1:
                 self._run_parts(team, positions, located, out)
@@ -95,7 +94,7 @@ class Program:
         mark: int,
         first: int = 0,
     ) -> None:
-        """Take samples through the chain in this thread, of which the first has the number `first` in messages."""
+        """Run samples through the chain in this thread; in messages they are numbered from `first` on."""
         memory = getattr(self._scratch, "address", None)
         if memory is None:
             memory = self._new_scratch()
@@ -124,7 +123,7 @@ class Program:
     def _run_parts(
         self, team: Team, positions: NDArray[np.int64], located: RowAddresses, out: NDArray[Any]
     ) -> None:
-        """Take samples through the chain in all threads of a team, of which there is one at a time."""
+        """Run samples through the chain in all threads of a team, of which there is one at a time."""
         count, pitch = team.count, self._memory_bytes
         if len(self._parts_memory) < count * pitch:
             self._parts_memory = np.zeros(count * pitch + ALIGNMENT, np.uint8)
@@ -150,7 +149,7 @@ class Program:
         team.run(len(positions), region, part)
         stopped = np.flatnonzero(progress[:, 3])
         if len(stopped) > 0:
-            # Nothing is raised from several threads. The same sample alone raises the same again, here.
+            # An exception cannot leave a parallel region. So the sample that failed is run again here, to raise it.
             number = int(stopped[0])
             first = int(bounds_of(len(positions), count)[number] + progress[number, 0])
             alone = slice(first, first + 1)
@@ -162,7 +161,7 @@ class Program:
             self._raise_status(progress[number], first)
 
     def _boxes_of(self, located: RowAddresses) -> NDArray[np.int64]:
-        """Return the addresses of the boxes next to every sample, where an op looks at them."""
+        """Return the addresses of the boxes of every sample, if an op reads them."""
         if not self._reads_boxes or located.boxes is None:
             return NONE
         return addresses_in(located.boxes)
@@ -175,12 +174,12 @@ class Program:
 
     def _new_scratch(self) -> int:
         """Return the address of scratch memory for this thread."""
-        # Zeros: loops over whole blocks pass the end of a sample, and plain Python warns of what lies there.
+        # Zeros: loops over whole blocks read beyond the end of a sample, and Python warns of invalid floats there.
         self._scratch.memory = np.zeros(self._memory_bytes + ALIGNMENT, np.uint8)
         self._scratch.address = self._begin_of(self._scratch.memory)
         return int(self._scratch.address)
 
     def _begin_of(self, memory: NDArray[np.uint8]) -> int:
-        """Return where scratch memory begins, after its registers, at a cache line."""
+        """Return the address where scratch memory begins: after the registers, at a cache line."""
         begin = int(memory.ctypes.data) + 8 * len(self._table.registers)
         return begin + -begin % ALIGNMENT

@@ -1,7 +1,7 @@
-"""A chain of ops -> a table of passes, which the driver walks every sample through.
+"""Table of passes: the instructions that the driver executes for every sample of a chain.
 
-Nothing is compiled for a chain: its ops write which passes are called, with which parameters and from where to where,
-and the passes are compiled each by itself.
+Nothing is compiled for a chain. Its ops write instructions: which pass to call, with which parameters, source and
+target. Each pass is compiled by itself.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ WORD = Spec((1,), np.int64)
 
 @dataclass(frozen=True)
 class Table:
-    """Instructions, what registers hold first, bytes of scratch memory, names of ops, and what must stay in memory."""
+    """Table: instructions, initial registers, bytes of scratch memory, names of ops, and objects to keep alive."""
 
     instructions: NDArray[np.int64]
     registers: NDArray[np.int64]
@@ -38,40 +38,40 @@ class Table:
 
 
 class TableBuilder:
-    """The table of a chain while it is being written.
+    """Builder of the table of a chain.
 
-    Places are registers, by their numbers; `scratch` is how many bytes of scratch memory are taken. What is compiled is
-    part of some `work`, for messages.
+    A place is the number of a register that holds an address. `scratch` counts the bytes of scratch memory in use.
+    Compilations are part of `work`, for messages.
     """
 
     def __init__(self, work: Work, *, checking: bool = False) -> None:
         self._work = work
         self.checking = checking
         self.scratch = 0
-        # Of every instruction, the op it belongs to, for messages.
+        # Name of the op of every instruction, for messages.
         self.names: list[str] = []
         self.cached = True
-        # Whether all passes are there, and not only listed.
+        # True if all passes are compiled, and not only listed.
         self.complete = True
-        # Whether an op looks at the boxes next to a sample.
+        # True if an op reads the boxes of a sample.
         self.reads_boxes = False
         self._rows: list[list[int]] = []
-        # What each register holds when a sample begins: the address at an offset of scratch memory, or nothing.
+        # Initial value of each register for a sample: an offset in scratch memory for its address, or nothing.
         self._registers = [samples.UNSET] * samples.FIRST_FREE
         self._depth = 0
-        # Arrays whose addresses are in the table, and the words of blocks.
+        # Arrays whose addresses are in the table, and parameter blocks: kept alive with it.
         self._kept: list[Any] = []
 
     # Places.
 
     def space(self, nbytes: int) -> int:
-        """Take scratch memory; return its offset."""
+        """Allocate scratch memory; return its offset."""
         start = self.scratch
         self.scratch += -(-nbytes // ALIGNMENT) * ALIGNMENT
         return start
 
     def register(self) -> int:
-        """Return a register for a number or an address."""
+        """Allocate a register for a number or an address."""
         self._registers.append(samples.UNSET)
         return len(self._registers) - 1
 
@@ -81,7 +81,7 @@ class TableBuilder:
         return len(self._registers) - 1
 
     def place(self, nbytes: int) -> int:
-        """Return a register with the address of so much scratch memory."""
+        """Allocate scratch memory; return a register with its address."""
         return self.place_at(self.space(nbytes))
 
     def workspace(self, spec: Spec, *, fixed: bool = False) -> Given:
@@ -99,18 +99,18 @@ class TableBuilder:
         return self._registers[place]
 
     def offset_of(self, register: int) -> int:
-        """Return where a register itself is: they are before scratch memory, counted downwards."""
+        """Return the offset of a register itself: registers precede scratch memory, in descending order."""
         return -8 * (register + 1)
 
     def place_of(self, register: int) -> int:
-        """Return a register with the address of another."""
+        """Return a register with the address of another register."""
         return self.place_at(self.offset_of(register))
 
     # Instructions.
 
     @property
     def here(self) -> int:
-        """The number of the next instruction."""
+        """Number of the next instruction."""
         return len(self._rows)
 
     def _write(self, kind: int, *numbers: int, name: str = "") -> int:
@@ -131,7 +131,7 @@ class TableBuilder:
         store: Any = None,
         checked: bool = False,
     ) -> None:
-        """Call the pass of a function with these arguments; `store` takes what it returns, and the address `out`."""
+        """Call the pass of a function with these arguments; `store` writes its result to the address `out`."""
         layout = tuple(each.argument for each in given)
         name = step.transform.name
         found, cached = compiled_pass(
@@ -154,7 +154,7 @@ class TableBuilder:
         self._write(samples.COPY, source, target, nbytes)
 
     def settle(self, source: int, target: int, nbytes: int) -> None:
-        """Copy bytes, unless they are there already."""
+        """Copy bytes unless source and target are the same address."""
         self._write(samples.COPY_IF_APART, source, target, nbytes)
 
     def move(self, source: int, target: int) -> None:
@@ -170,12 +170,12 @@ class TableBuilder:
         self._write(samples.SET, register, value)
 
     def mark(self, place: int, nbytes: int) -> None:
-        """Fill memory with a known byte where a user's code is checked."""
+        """Fill memory with a known byte if a user's code is checked."""
         if self.checking:
             self._write(samples.FILL, place, nbytes)
 
     def start_draws(self, step: Step) -> int:
-        """Begin draws of a policy; return the register of their state."""
+        """Begin the draws of a policy; return the register of their state."""
         state = self.register()
         self._write(samples.START, state, _signed(step.key), self._depth)
         return state
@@ -186,31 +186,31 @@ class TableBuilder:
         self.call(step, draw_integer, given, self.place_of(register), self.place_of(state))
 
     def pick(self, state: int, shares: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Draw one of some branches; return the array of where each of them begins, to be filled."""
+        """Draw one of several branches; return the array for the instructions where they begin, to be filled."""
         begins = np.zeros(len(shares), np.int64)
         held = np.ascontiguousarray(shares, np.float64)
         self._write(samples.PICK, state, self._keep(held), len(held), self._keep(begins))
         return begins
 
     def jump(self) -> int:
-        """Continue elsewhere; return the instruction, for `continue_here`."""
+        """Jump; return the instruction, whose target `continue_here` sets."""
         return self._write(samples.JUMP, 0)
 
     def skip(self, register: int, limit: int) -> int:
-        """Continue elsewhere unless a register is below another; return the instruction, for `continue_here`."""
+        """Jump unless a register is below another; return the instruction, whose target `continue_here` sets."""
         return self._write(samples.WHILE, register, limit, 0)
 
     def continue_here(self, jump: int) -> None:
-        """Let an instruction continue at the next one."""
+        """Set the target of a jump to the next instruction."""
         row = self._rows[jump]
         row[3 if row[0] == samples.WHILE else 1] = self.here
 
     @contextmanager
     def loop(self, number: int) -> Iterator[int]:
-        """Repeat what is written inside as often as a register says; give the register that counts."""
+        """Loop: repeat the instructions inside as often as a register says; yield the loop counter."""
         if self._depth == samples.DEEPEST:
             raise ArgumentError(
-                f"policies that repeat ops may be inside of one another {samples.DEEPEST} deep at most."
+                f"policies that repeat ops may be nested at most {samples.DEEPEST} deep."
             )
         counter = samples.TURNS + self._depth
         self.set(counter, 0)
@@ -224,7 +224,7 @@ class TableBuilder:
     # Chains.
 
     def chain(self, steps: Sequence[Step], x: int, spec: Spec, out: int) -> Spec:
-        """Write steps from the sample in register `x`, which stays as it is unless it is `out`, to `out`."""
+        """Write the steps from the sample in register `x` to `out`; `x` is not changed unless it is `out`."""
         groups = _groups(steps, spec)
         if x == out:
             for group in groups:
@@ -234,7 +234,7 @@ class TableBuilder:
         copies = not groups or in_place[0]
         moves = [number for number, stays in enumerate(in_place) if not stays]
         if copies:
-            # Rows may lie in a mapped file that nobody may write to.
+            # Rows may be in a mapped file that is read-only.
             target = self.place(spec.nbytes) if moves else out
             self.copy(x, target, spec.nbytes)
             x = target
@@ -251,7 +251,7 @@ class TableBuilder:
         return spec
 
     def boxes_before(self, boxes: BoxesBefore) -> tuple[int, Spec]:
-        """Write what the boxes next to a sample become before an op; return where they are, and their spec."""
+        """Write the steps of the boxes before an op; return their place and spec."""
         self.reads_boxes = True
         spec = boxes.spec
         for step in boxes.steps:
@@ -276,7 +276,7 @@ class TableBuilder:
 
 
 def _groups(steps: Sequence[Step], spec: Spec) -> list[list[Step]]:
-    """Return which steps run as one pass."""
+    """Return the steps in groups that run as one pass."""
     groups: list[list[Step]] = []
     for given in steps:
         for step in given.transform.flattened(given):

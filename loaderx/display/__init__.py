@@ -1,1 +1,1 @@
-"""Display: how objects show themselves in a terminal and in a notebook."""
+"""Display: repr and HTML representations of objects."""

@@ -1,6 +1,6 @@
-"""What a notebook shows of a loader, a source and a pipeline: fields, ops and a few small pictures, nothing measured.
+"""HTML representation of a loader, a source and a pipeline in a notebook: fields, ops and a few thumbnails.
 
-It knows these objects by what they have and imports none of them, because all of them call it.
+Nothing is measured. The classes of these objects are not imported, because they import this module.
 """
 
 import base64
@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 THUMBNAILS = 4
 THUMBNAIL_SIDE = 56
-# More than that is not read for the sake of thumbnails.
+# Maximum number of bytes read for thumbnails.
 THUMBNAIL_BYTES = 1 << 25
 # Smaller arrays with two axes are boxes and keypoints rather than images.
 LEAST_SIDE = 8
@@ -34,22 +34,22 @@ HALVES = ("float16", "bfloat16")
 
 
 def loader_html(loader: "DataLoader") -> str:
-    """A loader: its fields from the data to the batch, and who waits for whom if somebody iterates."""
+    """Return the HTML of a loader: its fields from the data to the batch, and the bottleneck of a running iterator."""
     return _shown(loader, _loader)
 
 
 def source_html(source: "Source") -> str:
-    """A source: its fields and first rows."""
+    """Return the HTML of a source: its fields and first rows."""
     return _shown(source, _source)
 
 
 def pipeline_html(pipeline: "Pipeline") -> str:
-    """A pipeline: its ops, for every kind of samples it was called with."""
+    """Return the HTML of a pipeline: its ops, for every spec of samples it was called with."""
     return _shown(pipeline, _pipeline)
 
 
 def is_image(spec: Spec, least: int = LEAST_SIDE) -> bool:
-    """Whether rows can be seen: uint8 or floats of (height, width), or of 1 or 3 channels last or first."""
+    """Return True for images: uint8 or floats of (height, width), or with 1 or 3 channels, last or first."""
     if spec.dtype != np.uint8 and spec.dtype.kind != "f" and spec.dtype.name not in HALVES:
         return False
     shape = spec.shape
@@ -61,7 +61,7 @@ def is_image(spec: Spec, least: int = LEAST_SIDE) -> bool:
 
 
 def as_colours(images: Array, *, channels_first: bool = False) -> Array:
-    """Images of `is_image` as (images, height, width, 3), in the dtype that they have."""
+    """Return images, as of `is_image`, in the shape (images, height, width, 3) and their own dtype."""
     if images.ndim == 3:
         images = images[..., None]
     elif images.shape[3] not in (1, 3) or (channels_first and images.shape[1] in (1, 3)):
@@ -70,7 +70,7 @@ def as_colours(images: Array, *, channels_first: bool = False) -> Array:
 
 
 def as_pixels(groups: Sequence[Array]) -> list[NDArray[np.uint8]]:
-    """Colours as uint8. Floats beyond 0 to 1 are stretched: the least of all groups is black, the largest white."""
+    """Convert colours to uint8; rescale floats beyond 0 to 1 so that the least of all groups is 0, the largest 255."""
     floats = [_finite(group) for group in groups if group.dtype != np.uint8]
     low = min((float(group.min()) for group in floats if group.size), default=0.0)
     high = max((float(group.max()) for group in floats if group.size), default=1.0)
@@ -91,10 +91,10 @@ def _finite(values: Array) -> NDArray[np.float64]:
 
 
 def ops_of(chain: "Chain | None") -> list[tuple[str, bool]]:
-    """The names of the ops of a field, each with whether it is compiled."""
+    """Return (name, compiled) for each op of a field."""
     if chain is None:
         return []
-    # In debug mode all but a few ops are Python.
+    # In debug mode all ops but a few run in Python.
     interpreted = {
         segment.name
         for phase in chain.phases
@@ -109,13 +109,13 @@ def ops_of(chain: "Chain | None") -> list[tuple[str, bool]]:
 
 
 def _shown(value: Any, show: Callable[[Any], str]) -> str:
-    """A notebook must not fail because of how something looks."""
+    """Return the HTML of a value, or its repr if that fails: a display must not raise."""
     try:
         return f'<div class="loaderx">{show(value)}</div>'
     except Exception:  # noqa: BLE001 - sources and ops may be code of the user's
         try:
             text = repr(value)
-        except Exception:  # noqa: BLE001 - the same
+        except Exception:  # noqa: BLE001 - as above
             text = type(value).__name__
         return f"<pre>{escape(text)}</pre>"
 
@@ -130,20 +130,20 @@ def _loader(loader: "DataLoader") -> str:
         f"shuffled, seed {order.seed}" if order.shuffle else f"in order, seed {order.seed}",
         f"remainder {order.remainder}",
     ]
-    few = _Thumbnails(builder)
+    thumbnails = _Thumbnails(builder)
     lines = []
     for group in builder.planner.groups:
         for field, column in zip(group.fields, group.columns, strict=True):
             lines.append(
                 [
                     escape(field.name),
-                    _spec(field.raw) + few.before(group.source, column, field.raw),
+                    _spec(field.raw) + thumbnails.before(group.source, column, field.raw),
                     _chain(ops_of(field.chain)),
-                    _spec(field.spec) + few.after(field.name, field.spec, field.chain),
+                    _spec(field.spec) + thumbnails.after(field.name, field.spec, field.chain),
                 ]
             )
     if builder.mask_pool is not None:
-        lines.append(["mask", "", "<i>which samples are no padding</i>", _spec(Spec((), np.bool_))])
+        lines.append(["mask", "", "<i>False for padding</i>", _spec(Spec((), np.bool_))])
     text = _head("DataLoader", facts) + _table(("field", "data", "ops", "batch"), lines)
     if builder.hook is not None:
         name = getattr(builder.hook, "__name__", type(builder.hook).__name__)
@@ -156,8 +156,8 @@ def _source(source: "Source") -> str:
     rows = _allowed(specs.values(), len(source))
     pictures: dict[str, str] = {}
     if rows and any(is_image(spec) for spec in specs.values()):
-        few = _quietly(lambda: _columns(source[:rows]))
-        for (name, spec), column in zip(specs.items(), few or [], strict=False):
+        columns = _quietly(lambda: _columns(source[:rows]))
+        for (name, spec), column in zip(specs.items(), columns or [], strict=False):
             if is_image(spec):
                 pictures[name] = _pictures(column)
     lines = [[escape(name), _spec(spec), pictures.get(name, "")] for name, spec in specs.items()]
@@ -186,7 +186,7 @@ def _pipeline(pipeline: "Pipeline") -> str:
 
 
 def _unused(op: Any) -> tuple[str, bool]:
-    """An op that no chain has taken up: one of ours, a function that is decorated to be one, or any function."""
+    """Return (name, compiled) of an op in no chain yet: a transform, a decorated function or any function."""
     if hasattr(op, "output"):
         return str(op.name), True
     kind = type(op).__name__
@@ -194,8 +194,8 @@ def _unused(op: Any) -> tuple[str, bool]:
 
 
 def stats_of(loader: "DataLoader") -> "Stats | None":
-    """What is known from an iterator of this loader that is in use: of several, from the one that did most."""
-    found = [walk.stats() for walk in loader._iterators]
+    """Return the statistics of the iterator in use; of several, of the one with the most batches."""
+    found = [iterator.stats() for iterator in loader._iterators]
     return max((stats for stats in found if stats.batches), key=lambda s: s.batches, default=None)
 
 
@@ -210,7 +210,7 @@ def _bottleneck(stats: "Stats | None") -> str:
 
 
 class _Thumbnails:
-    """The first samples of the stream, read and transformed when the first field asks for them."""
+    """Thumbnails of the first samples of the stream, read and transformed when the first field needs them."""
 
     def __init__(self, builder: "BatchBuilder") -> None:
         order = builder.order
@@ -243,7 +243,7 @@ class _Thumbnails:
         return _pictures(self._batch[name], chain.channels_first)
 
     def _build(self) -> Mapping[str, Array]:
-        """A batch of this size in place of a whole one. Samples come out as they do there, unless they are mixed."""
+        """Build a batch of a few samples. They are the same as in a full batch, unless they are mixed."""
         small = self._builder.for_pictures(self._size)
         span = small.order.span(0)
         assert span is not None
@@ -252,12 +252,12 @@ class _Thumbnails:
 
 
 def _allowed(specs: Iterable[Spec], rows: int) -> int:
-    """Of how many rows thumbnails are made."""
+    """Return the number of rows to make thumbnails of."""
     return min(THUMBNAILS, rows, THUMBNAIL_BYTES // max(1, sum(spec.nbytes for spec in specs)))
 
 
 def _quietly(read: Callable[[], Any]) -> Any:
-    """What is read for thumbnails, or None: without them all the rest can still be shown."""
+    """Return what `read` returns, or None if it raises: the rest is shown without thumbnails."""
     try:
         return read()
     except Exception:  # noqa: BLE001 - sources and ops may be code of the user's
@@ -278,7 +278,7 @@ def _named(spec: "RowSpec") -> dict[str, Spec]:
 
 
 def _pictures(images: Array | None, channels_first: bool = False) -> str:
-    """Thumbnails, if Pillow is there to make them."""
+    """Return the HTML of thumbnails; empty without Pillow."""
     try:
         from PIL import Image
     except ImportError:

@@ -1,4 +1,4 @@
-"""What shows itself as it was written: `RandomCrop(32, pad=4)`."""
+"""Repr of an object from the arguments it was made with: `RandomCrop(32, pad=4)`."""
 
 from typing import Any, Self
 
@@ -6,14 +6,14 @@ LONGEST = 1000
 
 
 class ReprFromArguments:
-    """An object that keeps the arguments it was made with, to show them."""
+    """Mixin that keeps the arguments of the constructor for the repr."""
 
     _written: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
         made = super().__new__(cls)
-        # Without the lists and dicts of the caller, who may change them.
-        made._written = _kept(given), _kept(named)
+        # A copy of lists and dicts, which the caller may change.
+        made._written = _copied(given), _copied(named)
         return made
 
     def __repr__(self) -> str:
@@ -22,8 +22,8 @@ class ReprFromArguments:
         return f"{getattr(self, 'name', type(self).__name__)}({', '.join(shown)})"
 
 
-def _kept(value: Any) -> Any:
-    """A copy of lists, tuples and dicts, with the same things in them; long lists are data, and stay what they are."""
+def _copied(value: Any) -> Any:
+    """Return a copy of lists, tuples and dicts, with the same items; long lists are data, and are not copied."""
     if type(value) in (list, tuple) and len(value) <= LONGEST:
-        return type(value)(map(_kept, value))
-    return {name: _kept(entry) for name, entry in value.items()} if type(value) is dict else value
+        return type(value)(map(_copied, value))
+    return {name: _copied(entry) for name, entry in value.items()} if type(value) is dict else value

@@ -1,1 +1,1 @@
-"""The same stream inside jit and scan, over data that lies on the device or comes from the host."""
+"""On device: the stream of a DataLoader inside jit and scan, over data on the device or from the host."""

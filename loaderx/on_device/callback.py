@@ -1,4 +1,4 @@
-"""A DataLoader inside jit and scan: batches come from the host, in order, while its threads go on."""
+"""Callback: batches of a DataLoader inside jit and scan, in order, while its threads continue on the host."""
 
 from typing import Any, Generic, Self
 
@@ -13,9 +13,9 @@ from loaderx.run.iterator import LoaderIterator
 
 
 class Stream(Generic[Batch_co]):
-    """Called inside a jitted function it gives the next batch. Made by `loader.as_callback()`.
+    """Stream that returns the next batch when a jitted function calls it. Made by `loader.as_callback()`.
 
-    It has a position, as an iterator has: a function that was compiled with it takes the next batch at every run.
+    It has a position, like an iterator: a function that was compiled with it gets the next batch at every run.
     """
 
     def __init__(self, iterator: LoaderIterator, first: Any) -> None:
@@ -23,7 +23,7 @@ class Stream(Generic[Batch_co]):
         self._shapes = jax.tree.map(_shape, first)
 
     def __call__(self) -> Batch_co:
-        """The next batch, from within jit, scan or while_loop; not under vmap."""
+        """Return the next batch, from within jit, scan or while_loop; not under vmap."""
         batch: Batch_co = io_callback(self._next, self._shapes, ordered=True)
         return batch
 
@@ -32,7 +32,7 @@ class Stream(Generic[Batch_co]):
             batch = next(self._iterator)
         except StopIteration:
             raise RuntimeError("the stream of this loader is at its end.") from None
-        # JAX must not be called from a callback that it waits for; reading an array on the CPU is no such call.
+        # A callback that JAX waits for must not call JAX; reading an array on the CPU does not.
         batch = jax.tree.map(np.asarray, batch)
         for shape, array in zip(jax.tree.leaves(self._shapes), jax.tree.leaves(batch), strict=True):
             if shape.shape != array.shape:
@@ -43,19 +43,19 @@ class Stream(Generic[Batch_co]):
 
     @property
     def step(self) -> int:
-        """The step of the next batch."""
+        """Step of the next batch."""
         return self._iterator.step
 
     def get_state(self) -> dict[str, Any]:
-        """What was consumed; wait for your computations first, for they take batches while they run."""
+        """Return the state. Wait for your computations first: they consume batches while they run."""
         return self._iterator.get_state()
 
     def set_state(self, state: Any, *, strict: bool = True) -> None:
-        """Go on where another stream or iterator was."""
+        """Resume where another stream or iterator was."""
         self._iterator.set_state(state, strict=strict)
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the worker threads."""
         self._iterator.close()
 
     def __enter__(self) -> Self:
@@ -69,7 +69,7 @@ def _shape(value: Any) -> Any:
     dtype, hand_off = np.asarray(value).dtype, JaxHandOff()
     if not hand_off.has(dtype) or hand_off.dtype("", dtype) != dtype:
         raise ArgumentError(
-            f'a batch has {dtype}, which a compiled program cannot take; use output="jax" and give numbers only.'
+            f'a batch has {dtype}, which a compiled program cannot accept; use output="jax" and give numbers only.'
         )
     shape: Any = jax.ShapeDtypeStruct
     return shape(np.shape(value), dtype)

@@ -1,4 +1,4 @@
-"""`DeviceLoader`: the stream of a DataLoader as a pure function of a small state, over data that lies on the device."""
+"""`DeviceLoader`: the stream of a DataLoader as a pure function of a small state, over data on the device."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from .uint64 import Pair, Shuffle, add, fold, high_word, pair_of
 
 Carry = TypeVar("Carry")
 Metrics = TypeVar("Metrics")
-# Transforms of a type checker's knowledge; any other callable is accepted, too.
+# Transforms for type checkers; any other callable is accepted, too.
 Fields: TypeAlias = dict[str, jax.Array]
 FieldOps: TypeAlias = Sequence[DeviceTransform | Callable[[Fields, jax.Array], Fields]]
 
@@ -34,28 +34,31 @@ MOST_ROWS = 2**31
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class DeviceState:
-    """Where a stream is: sample `place` of an epoch, after `step` batches; all of it arrays."""
+    """State of a stream: at sample `place` of `epoch`, after `step` batches. A pytree of arrays."""
 
     seed: jax.Array  # two words
     epoch: jax.Array
     place: jax.Array
     step: jax.Array
-    # No array, so that the state of another loader is refused also while a function is traced.
+    # Static, so that the state of another loader is refused also while a function is traced.
     rows: int = field(metadata={"static": True})
 
 
 class DeviceLoader(Generic[Batch_co]):
-    """Batches of rows that lie on the device, in the order of a DataLoader with the same seed.
+    """Loader of rows that are on the device, in the order of a DataLoader with the same seed.
 
-    data        an array (the field "data"), or a dict or tuple of arrays (of fields "0", "1", ...); they are moved to
-                the device, or stay if they are there
-    remainder   where an epoch does not divide into batches: "straddle" into the next one, "drop", or "pad", which adds
-                a boolean field "mask"; batches have always the same shape
+    data        an array (the field "data"), or a dict or tuple of arrays (fields "0", "1", ...); they are moved to the
+                device unless they are there already
+    batch_size  rows of a batch
+    shuffle     True: a new permutation of all rows in every epoch; False: rows in their order
+    seed        seed of the order and of all random transforms, from 0 to 2**64 - 1
+    remainder   policy for epochs that do not divide into batches: "straddle" (into the next epoch), "drop", or "pad",
+                which adds a boolean field "mask"; all batches have the same shape
     transforms  functions (batch, key) -> batch in JAX, on a dict of fields, or ops of loaderx.on_device.transforms
 
-    `next` and `scan_epoch` are pure functions. Inside a jitted function of your own pass them `data=`, which should be
-    an argument of that function: otherwise JAX takes the data for a constant. Data that is divided over devices by its
-    rows stays so: every device contributes the rows it has, and one all-reduce of a batch gives it to all.
+    `next` and `scan_epoch` are pure functions. Inside a jitted function of your own pass them `data=`, an argument of
+    that function: otherwise JAX compiles the data into it as a constant. Data that is sharded by its rows stays so:
+    every device contributes the rows it has, and one all-reduce of a batch gives it to all.
     """
 
     @overload
@@ -124,20 +127,20 @@ class DeviceLoader(Generic[Batch_co]):
         self._policy = remainder_policy(remainder, self.rows, self.batch_size, one_size=True)
         if self._policy.adds_mask and MASK in self.data:
             raise ArgumentError(
-                f"remainder={remainder!r} adds a field {MASK!r}, and `data` has one."
+                f"remainder={remainder!r} adds a field {MASK!r}, and `data` already has one. Rename that field."
             )
         if not isinstance(shuffle, bool | np.bool_):
             raise ArgumentError(f"`shuffle` (={shuffle!r}) must be True or False.")
         for op in transforms:
             if not callable(op):
                 raise ArgumentError(
-                    f"`transforms` has {op!r}; a DeviceLoader takes a list of ops of loaderx.on_device.transforms, and "
+                    f"`transforms` has {op!r}; it must be a list of ops of loaderx.on_device.transforms, and of "
                     "functions of (batch, key)."
                 )
         self._shuffle = Shuffle(self.rows) if shuffle else None
         self._seed = _seed(seed)
         self._transforms = tuple(transforms)
-        # Both belong to this loader, so that what they compiled goes when it goes.
+        # Jitted per loader, so that the compiled programs are freed with it.
         self._next = jax.jit(self._make_next)
         self._scan = jax.jit(self._make_scan, static_argnums=(0, 1))
 
@@ -160,23 +163,26 @@ class DeviceLoader(Generic[Batch_co]):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches of one epoch; with "straddle", whole batches that its rows make up."""
+        """Number of batches of one epoch; with "straddle", rows // batch_size."""
         if self._policy.crosses_epochs:
             return max(1, self.rows // self.batch_size)
         return self._policy.steps_per_epoch
 
     def init(self, seed: int | jax.Array | None = None) -> DeviceState:
-        """The beginning of the stream, also of another seed, or of several by `jax.vmap(loader.init)(seeds)`."""
+        """Return the state at the start of the stream, by default of the loader's seed.
+
+        `jax.vmap(loader.init)(seeds)` returns the states of several streams.
+        """
         if isinstance(seed, jax.Array):
             words = jnp.stack([seed.astype(jnp.uint32), jnp.zeros((), jnp.uint32)])
         else:
             words = jnp.array(pair_of(self._seed if seed is None else _seed(seed)), jnp.uint32)
-        # Each with memory of its own, so that a caller may donate a state.
+        # Each with its own memory, so that a caller may donate a state.
         epoch, place, step = (jnp.zeros((), jnp.uint32) for _ in range(3))
         return DeviceState(words, epoch, place, step, self.rows)
 
     def next(self, state: DeviceState, data: Any = None) -> tuple[Batch_co, DeviceState]:
-        """A batch, and the state behind it."""
+        """Return a batch, and the state after it."""
         return self._next(self._own(state), self._given(data))  # type: ignore[no-any-return]
 
     def scan_epoch(
@@ -188,21 +194,21 @@ class DeviceLoader(Generic[Batch_co]):
         data: Any = None,
         steps: int | None = None,
     ) -> tuple[Carry, DeviceState, Metrics]:
-        """`body(carry, batch) -> (carry, metrics)` over the batches of an epoch, as one `lax.scan`.
+        """Scan `body(carry, batch) -> (carry, metrics)` over the batches of an epoch, as one `lax.scan`.
 
-        Gives the last carry, the state behind the epoch, and the metrics of all steps. A body that is the same function
+        Return the last carry, the state after the epoch, and the metrics of all steps. A body that is the same function
         at every call is compiled once.
         """
         length = self.steps_per_epoch if steps is None else _count("steps", steps)
         return self._scan(body, length, carry, self._own(state), self._given(data))  # type: ignore[no-any-return]
 
     def state_from(self, host: Mapping[str, Any]) -> DeviceState:
-        """The state of a DataLoader's iterator over the same rows, as one of this loader."""
+        """Convert the state of a DataLoader's iterator over the same rows to one of this loader."""
         self._check_host(host)
         epoch, place = divmod(host["position"], self.rows)
         if epoch >= 1 << 32 or host["step"] >= 1 << 32:
             raise StateError(
-                f"the state is in epoch {epoch} at step {host['step']}; on a device there are 2**32 of each."
+                f"the state is in epoch {epoch} at step {host['step']}; on a device both must be below 2**32."
             )
         return replace(
             self.init(host["seed"]),
@@ -212,7 +218,7 @@ class DeviceLoader(Generic[Batch_co]):
         )
 
     def state_to(self, state: DeviceState, host: Mapping[str, Any]) -> dict[str, Any]:
-        """A state as one of a DataLoader's iterator, of which `host` is any state."""
+        """Convert a state to one of a DataLoader's iterator; `host` is any state of that iterator."""
         self._check_host(host)
         if np.shape(self._own(state).step) != ():
             raise StateError(f"`state` is {len(state.step)} states; convert them one by one.")
@@ -225,13 +231,15 @@ class DeviceLoader(Generic[Batch_co]):
         return {**host, "position": position, "step": int(state.step)}
 
     def _check_host(self, host: Mapping[str, Any]) -> None:
-        """Refuse what is no state of an iterator over as many rows."""
+        """Raise if `host` is not a state of an iterator over as many rows."""
         expected = {"rows": self.rows, "shuffle": self._shuffle is not None}
         needed = {"seed", "position", "step", *expected}
         given: Any = host
         if not isinstance(given, Mapping) or not needed <= given.keys():
-            raise StateError(f"`host` (={host!r}) must be what `get_state()` of an iterator gave.")
-        # Behind the fields stands which rows are picked, where that is no shuffle of all of them.
+            raise StateError(
+                f"`host` (={host!r}) must be what `get_state()` of an iterator returned."
+            )
+        # In a state, a ";" separates the fields from a description of the sampler.
         if ";" in str(host.get("data", "")):
             raise StateError(
                 f"the state is of a stream of {host['data']!r}; on a device there are no mixtures and no weights."
@@ -244,7 +252,7 @@ class DeviceLoader(Generic[Batch_co]):
 
     def _own(self, state: DeviceState) -> DeviceState:
         if not isinstance(state, DeviceState):
-            raise StateError(f"`state` (={state!r}) must be what `init()` or `next()` gave.")
+            raise StateError(f"`state` (={state!r}) must be what `init()` or `next()` returned.")
         if state.rows != self.rows:
             raise StateError(
                 f"the state belongs to another loader: of {state.rows} rows, and this one has {self.rows}."
@@ -267,8 +275,8 @@ class DeviceLoader(Generic[Batch_co]):
 
     def _make_next(self, state: DeviceState, data: dict[str, jax.Array]) -> tuple[Any, DeviceState]:
         rows = np.uint32(self.rows)
-        # Restored for data that lost rows since, a place may be beyond them: the shuffle must not walk for ever. It may
-        # also be among the rows that are left out, in a state of the host.
+        # A state from before rows were removed may have a place beyond them, for which the shuffle would never end. In
+        # a state of the host the place may also be among the rows that are left out.
         epoch, place = self._start(state.epoch, jnp.minimum(state.place, rows - 1))
         ahead = np.arange(self.batch_size, dtype=np.uint32)
         # Of two numbers below 2^31 the sum is below 2^32.
@@ -282,15 +290,15 @@ class DeviceLoader(Generic[Batch_co]):
         epoch, place = self._start(epoch + valid // rows + passed, place)
         seed = (state.seed[0], state.seed[1])
         numbers = self._rows_at(seed, epochs, places)
-        # All numbers are rows: without a check of that XLA compiles less.
+        # All numbers are valid rows: without a bounds check XLA compiles less.
         batch = {
             name: array.at[numbers].get(mode="promise_in_bounds") for name, array in data.items()
         }
         if mask is not None:
             batch[MASK] = mask
         batch = self._transformed(batch, seed, epochs, places)
-        behind = replace(state, epoch=epoch, place=place, step=state.step + 1)
-        return self._structured(batch), behind
+        following = replace(state, epoch=epoch, place=place, step=state.step + 1)
+        return self._structured(batch), following
 
     def _make_scan(
         self, body: Any, steps: int, carry: Any, state: DeviceState, data: dict[str, jax.Array]
@@ -315,7 +323,7 @@ class DeviceLoader(Generic[Batch_co]):
         return place - passed * np.uint32(self.rows), passed
 
     def _structured(self, batch: dict[str, Any]) -> Any:
-        """A batch like the data, and like those of a DataLoader."""
+        """Return a batch in the structure of the data, as a DataLoader does."""
         if self._structure is dict or not isinstance(batch, dict):
             return batch
         # JAX sorts the fields of a dict by name, "10" before "2".
@@ -334,7 +342,7 @@ class DeviceLoader(Generic[Batch_co]):
 
         if not self._policy.crosses_epochs:
             return shuffle.at(places, keys_of(first))
-        # A batch lies in a few epochs at most. One after the other: two at once take twice as long to compile.
+        # A batch has rows of a few epochs at most. lax.map: two epochs at once take twice as long to compile.
         count = (self.batch_size + self.rows - 2) // self.rows + 1
         keys = jax.lax.map(keys_of, first + np.arange(count, dtype=np.uint32))
         return shuffle.at(places, keys.T[:, epochs - first])
@@ -346,7 +354,7 @@ class DeviceLoader(Generic[Batch_co]):
             return batch
         positions = _positions(epochs, places, self.rows)
         draws = fold(seed, pair_of(DRAWS))
-        # As on the host: ops are numbered among those of the same fields.
+        # As on the host: ops on the same fields are numbered.
         numbers: Counter[tuple[str, ...]] = Counter()
         for op in self._transforms:
             fields = op.fields if isinstance(op, DeviceTransform) else ()
@@ -372,18 +380,18 @@ def _remade(kind: Any, data: Any, arguments: dict[str, Any]) -> DeviceLoader[Any
 
 
 def _positions(epochs: Any, places: Any, rows: int) -> Pair:
-    """epoch * rows + place, to 64 bits."""
+    """Return epoch * rows + place, modulo 2**64."""
     product = epochs * np.uint32(rows), high_word(epochs, np.uint32(rows))
     return add(product, (places, jnp.zeros_like(places)))
 
 
 def _structure(data: Any) -> type | None:
-    """dict, tuple, or None for an array alone."""
+    """Return dict, tuple, or None for a single array."""
     return dict if isinstance(data, Mapping) else tuple if isinstance(data, tuple) else None
 
 
 def _named(data: Any) -> dict[str, Any]:
-    """Data by the names of its fields."""
+    """Return the data as a dict of named fields."""
     if isinstance(data, Mapping):
         return {str(name): value for name, value in data.items()}
     if isinstance(data, tuple):
@@ -392,7 +400,7 @@ def _named(data: Any) -> dict[str, Any]:
 
 
 def _on_device(named: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """The fields on the device."""
+    """Move the fields to the device."""
     if not named:
         raise ArgumentError("`data` has no fields.")
     arrays: dict[str, Any] = {}
@@ -411,7 +419,7 @@ def _on_device(named: Mapping[str, Any]) -> dict[str, jax.Array]:
 
 
 def _for_jax(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """An array in a dtype that JAX has, with the same numbers."""
+    """Return an array with the same numbers in a dtype that JAX has."""
     hand_off = JaxHandOff()
     if not hand_off.has(array.dtype):
         raise ArgumentError(
@@ -428,7 +436,7 @@ def _for_jax(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_room(arrays: Mapping[str, Any]) -> None:
-    """Refuse what does not fit on the device, before anything is moved."""
+    """Raise if the data does not fit on the device, before anything is moved."""
     moved = sum(array.nbytes for array in arrays.values() if not isinstance(array, jax.Array))
     config: Any = jax.config  # its options are attributes that its type does not list
     device = config.jax_default_device or jax.local_devices()[0]

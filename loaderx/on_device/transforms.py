@@ -1,4 +1,4 @@
-"""Ops on batches in pure JAX. What a sample draws depends on seed, position and op, as on the host."""
+"""Transforms of batches in pure JAX. Random draws of a sample depend on seed, position and op, as on the host."""
 
 import functools
 from abc import ABC, abstractmethod
@@ -22,26 +22,29 @@ Batch = dict[str, Any]
 
 @dataclass(frozen=True)
 class Samples:
-    """The random numbers of an op: one key, and the positions of the samples in the stream."""
+    """Random numbers of an op: one key, and the positions of the samples in the stream."""
 
     key: Pair
     positions: Pair
 
     @functools.cached_property
     def states(self) -> Pair:
-        """The key of every sample; derived once, for XLA does not see that it would be the same again."""
+        """Key of every sample; cached, since XLA does not eliminate the repeated computation."""
         return fold(self.key, self.positions)
 
     def bits(self, number: int) -> Pair:
-        """64 bits for every sample: draw `number` of the op."""
+        """Draw 64 bits for every sample: draw `number` of the op."""
         return draw(self.states, number)
 
     def below(self, number: int, count: int) -> Any:
-        """An integer in [0, count) for every sample; as on the host, which draws again in `count` of 2^32 cases."""
+        """Draw an integer in [0, count) for every sample.
+
+        The same as on the host, except in `count` of 2^32 cases, in which the host draws again.
+        """
         return high_word(self.bits(number)[1], np.uint32(count))
 
     def less(self, number: int, probability: float) -> Any:
-        """Whether a uniform number is below a probability, exactly as on the host."""
+        """Draw for every sample whether a uniform number is below a probability, exactly as on the host."""
         # random() < p on the host compares 53 bits: (bits >> 11) * 2^-53 < p.
         limit = int(np.ceil(probability * 2.0**53))
         low, high = self.bits(number)
@@ -50,32 +53,32 @@ class Samples:
         return (high < top) | ((high == top) & (low < bottom))
 
     def uniform(self, number: int) -> Any:
-        """float32 in [0, 1) for every sample."""
+        """Draw a float32 in [0, 1) for every sample."""
         return (self.bits(number)[1] >> 8).astype(jnp.float32) * np.float32(2.0**-24)
 
     def jax_keys(self) -> jax.Array:
-        """A key of jax.random for every sample."""
+        """Return a key of jax.random for every sample."""
         words = jnp.stack(self.states, axis=-1)
         keys: jax.Array = jax.random.wrap_key_data(words, impl="threefry2x32")
         return keys
 
 
 class DeviceTransform(ReprFromArguments, ABC):
-    """An op on some fields that is told which samples it has."""
+    """Transform of some fields, with random numbers for each sample."""
 
     fields: tuple[str, ...]
 
     @abstractmethod
     def apply(self, batch: Batch, samples: Samples) -> Batch:
-        """The batch behind the op."""
+        """Return the transformed batch."""
 
     def __call__(self, batch: Batch, key: Any) -> Batch:  # noqa: ARG002
-        """As a function it lacks the positions of its samples."""
+        """Raise: as a plain function it lacks the positions of its samples."""
         raise TypeError(f"{type(self).__name__} is for `transforms` of a DeviceLoader.")
 
 
 class Normalize(DeviceTransform):
-    """(pixel / 255 - mean) / std for integers, (value - mean) / std for floats; to float32."""
+    """Normalization to float32: (pixel / 255 - mean) / std for integers, (value - mean) / std for floats."""
 
     def __init__(self, mean: Any, std: Any, field: str = "image") -> None:
         self._mean, self._std = np.asarray(mean, np.float64), np.asarray(std, np.float64)
@@ -102,7 +105,7 @@ class Normalize(DeviceTransform):
 
 
 class RandomFlip(DeviceTransform):
-    """Left to right, the same for all fields named."""
+    """Random horizontal flip, identical for all of `fields`."""
 
     def __init__(self, probability: float = 0.5, fields: str | Sequence[str] = ("image",)) -> None:
         if not 0 <= probability <= 1:
@@ -119,7 +122,7 @@ class RandomFlip(DeviceTransform):
 
 
 class RandomCrop(DeviceTransform):
-    """A window of `size` of the padded image, the same for all fields named."""
+    """Random crop of `size` of the padded image, identical for all of `fields`."""
 
     def __init__(
         self, size: int | tuple[int, int], pad: int = 0, fields: str | Sequence[str] = ("image",)
@@ -153,7 +156,7 @@ class RandomCrop(DeviceTransform):
 
 
 class MixUp(DeviceTransform):
-    """share * sample + (1 - share) * the next one of the batch, the share drawn from Beta(alpha, alpha)."""
+    """MixUp: share * sample + (1 - share) * the next sample of the batch, the share drawn from Beta(alpha, alpha)."""
 
     def __init__(
         self, alpha: float = 1.0, fields: str | Sequence[str] = ("image", "label")
@@ -199,5 +202,5 @@ def _images(name: str, x: Any) -> Any:
 
 
 def _along(values: Any, x: Any) -> Any:
-    """One value per sample, for all elements of it."""
+    """Reshape one value per sample so that it broadcasts over the elements of the sample."""
     return values.reshape(values.shape + (1,) * (x.ndim - 1))

@@ -1,4 +1,4 @@
-"""Outputs: how finished host arrays become what the consumer gets, with one file per framework."""
+"""Output: hand-off of finished host arrays to the consumer, with one file per framework."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -15,10 +15,10 @@ OUTPUTS = ("jax", "numpy", "torch", "dlpack")
 
 
 def hand_off_to(output: Any, shardings: "Shardings" = None) -> HandOff:
-    """Return the hand-off to an output: one of the names in `OUTPUTS`, or a callable from array to array."""
+    """Return the hand-off of an output: one of the names in `OUTPUTS`, or a function from array to array."""
     if shardings is not None and output != "jax":
-        raise ArgumentError('`sharding` needs output="jax".')
-    # Each file imports its framework, and so only the one that is asked for.
+        raise ArgumentError(f'`sharding` needs output="jax", not {output!r}.')
+    # Imported here: each file imports its framework.
     if output == "jax":
         from .jax import JaxHandOff
 
@@ -41,6 +41,5 @@ def hand_off_to(output: Any, shardings: "Shardings" = None) -> HandOff:
         return FunctionHandOff(output)
     names = ", ".join(map(repr, OUTPUTS))
     raise ArgumentError(
-        f"`output` (={output!r}) must be one of {names}, or a callable that takes a NumPy array and returns what is "
-        "delivered in its place."
+        f"`output` (={output!r}) must be one of {names}, or a callable from a NumPy array to the value to deliver."
     )

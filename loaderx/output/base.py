@@ -1,4 +1,4 @@
-"""The protocol of all outputs."""
+"""Protocol of all outputs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -12,55 +12,54 @@ from loaderx.spec import Spec
 from loaderx.stream.ranges import Ranges
 
 Array = NDArray[Any]
-# Host arrays of one field: one for each stretch of the batch that this process holds.
+# Host arrays of one field: one for each range of the batch that this process holds.
 Blocks = Sequence[Array]
 
 
 @dataclass(frozen=True)
 class Hooked:
-    """Facts about a batch that a user's hook returned: the arrays it was given, which are leased, and their places."""
+    """Facts about a batch that a user's hook returned: the leased arrays it was given, and their places."""
 
     given: Sequence[Array]
     local: Ranges
     size: int
 
     def is_leased(self, array: Array) -> bool:
-        """Tell whether an array is memory of the batch, which nobody else writes to."""
+        """Return True if an array is memory of the batch, which nobody else writes to."""
         return any(np.may_share_memory(array, ours) for ours in self.given)
 
 
 class HandOff(ABC):
     """Hand-off of finished batches to one framework.
 
-    Host arrays are leased: their memory is used again only when the last array that sees it is gone, whatever
-    framework that belongs to.
+    Host arrays are leased: their memory is reused only when the last array that shares it is gone, in any framework.
     """
 
-    # Whether batches are laid out over devices.
+    # True if batches are divided over devices.
     sharded: bool = False
 
     def check_fields(self, names: Sequence[str]) -> None:  # noqa: B027 - most deliver any field
-        """Raise if a field of these names cannot be delivered."""
+        """Raise if one of the fields cannot be delivered."""
 
     def dtype(self, name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """Return the dtype in which a field is delivered; raise if there is none."""
+        """Return the dtype in which a field is delivered; raise if the framework has none for it."""
         return dtype
 
     def blocks(self, name: str, spec: Spec, size: int) -> Ranges:
-        """Return the stretches of a batch of `size` that are one host array each in this process."""
+        """Return the ranges of a batch of `size` that are one host array each in this process."""
         return ((0, size),)
 
     def for_calling_thread(self) -> "HandOff":
-        """Return the hand-off to the default device of the calling thread: this one while that is the same."""
+        """Return the hand-off to the default device of the calling thread: this one unless the device changed."""
         return self
 
     @abstractmethod
     def deliver(self, specs: Mapping[str, Spec], arrays: Sequence[Blocks], size: int) -> list[Any]:
-        """Return what is delivered for each field of a batch."""
+        """Convert the host arrays of a batch; return one value for each field."""
 
     @abstractmethod
     def deliver_hooked(self, batch: Any, facts: Hooked) -> Any:
-        """Return what is delivered for a batch that a user's hook returned, of any structure."""
+        """Convert a batch that a user's hook returned, of any structure."""
 
 
 class ArrayHandOff(HandOff):
@@ -68,10 +67,10 @@ class ArrayHandOff(HandOff):
 
     @abstractmethod
     def convert(self, array: Array) -> Any:
-        """Return what is delivered for a host array."""
+        """Convert a host array to the array to deliver."""
 
     def accepts(self, dtype: np.dtype[Any]) -> bool:
-        """Tell whether arrays of this dtype can be converted; a hook may return others."""
+        """Return True if arrays of this dtype can be converted; a hook may return others."""
         return True
 
     def deliver(self, specs: Mapping[str, Spec], arrays: Sequence[Blocks], size: int) -> list[Any]:
@@ -81,7 +80,7 @@ class ArrayHandOff(HandOff):
         def convert(_: str, leaf: Any) -> Any:
             if not isinstance(leaf, np.ndarray) or not self.accepts(leaf.dtype):
                 return leaf
-            # Other memory than that of the batch, a hook may overwrite later. PyTorch aborts at negative strides.
+            # A hook may later overwrite memory that is not of the batch. PyTorch aborts at negative strides.
             shared = leaf.flags.c_contiguous and facts.is_leased(leaf)
             return self.convert(leaf if shared else leaf.copy())
 
@@ -96,6 +95,6 @@ def map_leaves(batch: Any, convert: Callable[[str, Any], Any], name: str = "") -
         values = [
             map_leaves(value, convert, name or str(number)) for number, value in enumerate(batch)
         ]
-        # A named tuple takes its fields one by one.
+        # The constructor of a named tuple has one argument for each field.
         return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
     return convert(name, batch)

@@ -1,8 +1,8 @@
 """Output by DLPack: objects that any framework imports without a copy.
 
-A `DLPackArray` is a host array with `__dlpack__` and `__dlpack_device__`. NumPy makes the capsules, so that their
-lifetime, also past the end of the interpreter, is NumPy's business. It does not know the number types of ml_dtypes:
-for bfloat16 it is given the bits as uint16, and the type is corrected in the capsule.
+A `DLPackArray` is a host array with `__dlpack__` and `__dlpack_device__`. NumPy makes the capsules and manages their
+lifetime, also after the end of the interpreter. It does not support the number types of ml_dtypes: bfloat16 is exported
+as uint16 bits, and the type is corrected in the capsule.
 """
 
 import ctypes
@@ -14,11 +14,11 @@ from loaderx.errors import ArgumentError
 
 from .base import Array, ArrayHandOff
 
-# The kinds of dtypes that DLPack has: bool, integers, floats, complex numbers.
+# Kinds of dtypes that DLPack has: bool, integers, floats, complex numbers.
 KINDS = "biufc"
-# A number type that NumPy cannot export, and its code in DLPack.
+# Number type that NumPy cannot export, and its code in DLPack.
 BFLOAT16, BFLOAT16_CODE = "bfloat16", 4
-# Offsets in bytes of `DLTensor` in what a capsule points to, by its name, and of the type's code in `DLTensor`.
+# Offsets in bytes: of `DLTensor` in the struct of a capsule, by the capsule's name, and of the type code in `DLTensor`.
 TENSOR_OFFSETS = {b"dltensor": 0, b"dltensor_versioned": 32}
 CODE_OFFSET = 20
 
@@ -29,9 +29,9 @@ _pointer_of.argtypes, _pointer_of.restype = [ctypes.py_object, ctypes.c_char_p],
 
 
 class DLPackArray:
-    """Host array for whoever imports it: `torch.from_dlpack(x)`, `jax.dlpack.from_dlpack(x)`, `np.asarray(x)`.
+    """Host array for any importer: `torch.from_dlpack(x)`, `jax.dlpack.from_dlpack(x)`, `np.asarray(x)`.
 
-    Importers share its memory, which is used for another batch only when the last of them is gone.
+    Importers share its memory, which is reused for another batch only when the last of them is gone.
     """
 
     __slots__ = ("_array",)
@@ -73,10 +73,10 @@ class DLPackArray:
 
 
 def in_dlpack(dtype: np.dtype[Any]) -> bool:
-    """Tell whether DLPack has a dtype, and it can be exported."""
+    """Return True if DLPack has a dtype and it can be exported."""
     if dtype.name == BFLOAT16:
         return True
-    # To NumPy longdouble is a float too; types of others are not built in.
+    # For NumPy longdouble is a float, too; types of other packages are not built in.
     own = np.dtype(dtype.type).isbuiltin == 1
     return own and dtype.isnative and dtype.kind in KINDS and dtype.char not in "gG"
 

@@ -1,4 +1,4 @@
-"""Output by a function of the user's: from a NumPy array to whatever is delivered in its place."""
+"""Output by a user's function from a NumPy array to the value to deliver."""
 
 from collections.abc import Callable
 from typing import Any

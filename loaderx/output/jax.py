@@ -1,4 +1,4 @@
-"""The hand-off to JAX, and which part of a batch the devices of this process hold."""
+"""Hand-off to JAX, and the placement of a batch on the devices of this process."""
 
 import functools
 import importlib
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Where the rows of one field of a batch go.
+    """Placement of the rows of one field of a batch.
 
-    Blocks are the stretches of rows that are one array each in host memory. A shard is the part of a block that one
-    device gets, by the number of the block and an index into it.
+    Blocks are the ranges of rows that are one array each in host memory. A shard is the part of a block for one device:
+    the device, the number of the block and an index into it.
     """
 
     sharding: "Sharding | None"
@@ -42,9 +42,9 @@ class Placement:
 
 @functools.cache
 def start_jax() -> None:
-    """Have JAX start its backend, and import what it imports then, where Ctrl-C does not reach it.
+    """Start JAX's backend, with the imports that it makes then, protected from Ctrl-C.
 
-    An interrupt in the middle of such an import leaves Python's lock of imports locked, and everybody waits for ever.
+    An interrupt in the middle of such an import leaves Python's import lock locked, and all threads wait for ever.
     """
 
     def put_something() -> None:
@@ -58,11 +58,11 @@ def start_jax() -> None:
 class JaxHandOff(HandOff):
     """Hand-off of jax.Arrays, without a copy where the device is the CPU.
 
-    Without a sharding they go to `default_device`, one of what `jax.default_device` accepts, or to JAX's own default.
+    Without a sharding they go to `default_device`, any value that `jax.default_device` accepts, or to JAX's default.
     """
 
     def __init__(self, shardings: "Shardings" = None, default_device: Any = None) -> None:
-        # In one go: an interrupted import of JAX cannot be repeated.
+        # Protected from Ctrl-C: an interrupted import of JAX cannot be repeated.
         import_uninterrupted(lambda: importlib.import_module("jax"))
         import jax
 
@@ -77,11 +77,11 @@ class JaxHandOff(HandOff):
             self._check_sharding("sharding", shardings)
         config: Any = jax.config  # its options are attributes that its type does not list
         self._x64 = bool(config.jax_enable_x64)
-        self._put_at_once = _put_at_once()
-        # (placement or shape, dtype) -> the short way: host arrays -> jax.Array
-        self._known: dict[Any, Callable[[Blocks], jax.Array]] = {}
-        # size of a batch -> the short way of each of its fields
-        self._short_ways: dict[int, list[Callable[[Blocks], jax.Array]]] = {}
+        self._device_put = _batched_device_put()
+        # (placement or shape, dtype) -> the fast path: host arrays -> jax.Array
+        self._fast_paths: dict[Any, Callable[[Blocks], jax.Array]] = {}
+        # size of a batch -> the fast path of each of its fields
+        self._fast_paths_of_size: dict[int, list[Callable[[Blocks], jax.Array]]] = {}
         self._placements: dict[tuple[str, Spec, int], Placement] = {}
 
     def _check_sharding(self, argument: str, sharding: Any) -> None:
@@ -113,8 +113,8 @@ class JaxHandOff(HandOff):
         return self._shardings
 
     def has(self, dtype: np.dtype[Any]) -> bool:
-        """Whether JAX has this dtype, perhaps with fewer bits."""
-        # To NumPy longdouble and timedelta64 are numbers too; JAX has neither.
+        """Return True if JAX has this dtype, perhaps with fewer bits."""
+        # For NumPy longdouble and timedelta64 are numbers, too; JAX has neither.
         return dtype == np.bool_ or (
             dtype.char not in "gGm" and bool(self._jax.numpy.issubdtype(dtype, np.number))
         )
@@ -130,37 +130,37 @@ class JaxHandOff(HandOff):
         return self.placement(name, spec, size).blocks
 
     def deliver(self, specs: Mapping[str, Spec], arrays: Sequence[Blocks], size: int) -> list[Any]:
-        ways = self._short_ways.get(size)
-        if ways is None:
+        paths = self._fast_paths_of_size.get(size)
+        if paths is None:
             return self._deliver_first(specs, arrays, size)
         with HandOffGate():
-            return [way(blocks) for way, blocks in zip(ways, arrays, strict=True)]
+            return [path(blocks) for path, blocks in zip(paths, arrays, strict=True)]
 
     def _deliver_first(
         self, specs: Mapping[str, Spec], arrays: Sequence[Blocks], size: int
     ) -> list[Any]:
-        """Deliver a batch of a new size, and note the short way of each field if all have one."""
+        """Deliver a batch of a new size, and cache the fast path of each field if all have one."""
         placements = [self.placement(name, spec, size) for name, spec in specs.items()]
         with HandOffGate():
             placed = [
                 self.put(blocks, placement, leased=True)
                 for blocks, placement in zip(arrays, placements, strict=True)
             ]
-        ways: list[Callable[[Blocks], jax.Array]] = []
+        paths: list[Callable[[Blocks], jax.Array]] = []
         for blocks, placement in zip(arrays, placements, strict=True):
             whole = placement.sharding is None
             kind = (blocks[0].shape if whole else placement, blocks[0].dtype)
-            known = self._known.get(kind)
-            if known is None:
+            path = self._fast_paths.get(kind)
+            if path is None:
                 return placed
-            ways.append(known if whole else functools.partial(_in_shards, known, placement))
-        self._short_ways[size] = ways
+            paths.append(path if whole else functools.partial(_put_shards, path, placement))
+        self._fast_paths_of_size[size] = paths
         return placed
 
     def deliver_hooked(self, batch: Any, facts: Hooked) -> Any:
         def convert(name: str, leaf: Any) -> Any:
             if not isinstance(leaf, np.ndarray | np.generic | bool | int | float | complex):
-                # A hook may add what is not a number: names, a jax.Array, None.
+                # A hook may add other objects than numbers: names, a jax.Array, None.
                 return leaf
             array = np.asarray(leaf)
             if not self.has(array.dtype):
@@ -176,7 +176,7 @@ class JaxHandOff(HandOff):
             return map_leaves(batch, convert)
 
     def placement(self, name: str, spec: Spec, size: int) -> Placement:
-        """Where the rows of a field go in a batch of `size`, which are those of all processes together."""
+        """Return the placement of a field in a batch of `size` rows, of all processes together."""
         known = self._placements.get((name, spec, size))
         if known is None:
             known = self._placements[name, spec, size] = self._place(name, spec, size)
@@ -186,7 +186,7 @@ class JaxHandOff(HandOff):
         sharding, shape = self._sharding(name), (size, *spec.shape)
         if sharding is None:
             return Placement(None, shape, ((0, size),), ())
-        # JAX looks at that only later; until then it is an IndexError, or nothing.
+        # JAX checks that only later; before, it raises an IndexError or nothing.
         if len(getattr(sharding, "spec", ())) > len(shape):
             raise ArgumentError(
                 f"`sharding` (={sharding}) has more axes than field {name!r}, whose batches have the shape {shape}; "
@@ -207,7 +207,7 @@ class JaxHandOff(HandOff):
         pieces = sorted(set(rows.values()))
         blocks: list[Range] = []
         for start, stop in pieces:
-            # Memory is shared with a device only if it begins at a whole cache line.
+            # Memory is shared with a device only if it begins at a cache line.
             aligned = blocks and (start - blocks[-1][0]) * spec.nbytes % ALIGNMENT == 0
             if aligned and blocks[-1][1] == start:
                 blocks[-1] = (blocks[-1][0], stop)
@@ -227,11 +227,11 @@ class JaxHandOff(HandOff):
     def put_hooked(
         self, name: str, array: NDArray[Any], needed: Ranges, size: int, *, leased: bool
     ) -> "jax.Array":
-        """An array that a hook returned for a batch of `size`, of which it was given the rows `needed`."""
+        """Deliver an array that a hook returned for a batch of `size`, of which it was given the rows `needed`."""
         if isinstance(self._shardings, Mapping) and name not in self._shardings:
             raise ArgumentError(
                 f"`transform` returned {name!r}, for which there is no sharding; `sharding` has "
-                f"{sorted(self._shardings)}."
+                f"{sorted(self._shardings)}. Add one for {name!r}."
             )
         sharding = self._sharding(name)
         assert sharding is not None
@@ -247,7 +247,8 @@ class JaxHandOff(HandOff):
         placement = self.placement(name, Spec(array.shape[1:], array.dtype), size)
         if union(placement.blocks) != needed:
             raise ArgumentError(
-                f"`transform` returned {name!r}, whose `sharding` is of other rows."
+                f"`transform` returned {name!r}, whose `sharding` puts other rows on the devices of this process than "
+                "`transform` was given. Divide it by rows as the other fields."
             )
         starts = np.cumsum([0] + [stop - start for start, stop in needed])
         parts = []
@@ -260,27 +261,27 @@ class JaxHandOff(HandOff):
     def put(
         self, blocks: Sequence[NDArray[Any]], placement: Placement, *, leased: bool
     ) -> "jax.Array":
-        """Host arrays as a jax.Array. Only leased memory is shared: nobody else can write to it later."""
+        """Deliver host arrays as a jax.Array. Only leased memory is shared: nobody else can write to it later."""
         if placement.sharding is None:
             return self.put_whole(blocks[0], leased=leased)
         blocks = [self._converted(block, leased=leased) for block in blocks]
         parts = [blocks[number][inside] for _, number, inside in placement.shards]
         kind = (placement, blocks[0].dtype)
-        known = self._known.get(kind)
-        if known is not None:
-            return known(parts)
+        path = self._fast_paths.get(kind)
+        if path is not None:
+            return path(parts)
         start_jax()
         devices = [device for device, _, _ in placement.shards]
         pieces = [self._on_device(part, to) for part, to in zip(parts, devices, strict=True)]
         placed = self._jax.make_array_from_single_device_arrays(
             placement.shape, placement.sharding, pieces
         )
-        self._validate_short_way(kind, parts, placed, devices)
+        self._validate_fast_path(kind, parts, placed, devices)
         return placed
 
     def _on_device(self, part: NDArray[Any], device: Any) -> "jax.Array":
-        """Host memory as an array that is committed to a device: by DLPack where that is the memory's own."""
-        # [24 us; 74 us by `device_put`, and 3 us by the short way, which both are compared with]
+        """Deliver host memory as an array that is committed to a device: by DLPack if that device is the CPU."""
+        # [24 us; `device_put` takes 74 us, and the fast path, which is compared with both, 3 us]
         if (
             device == self._jax.local_devices(backend="cpu")[0]
             and in_dlpack(part.dtype)
@@ -293,19 +294,19 @@ class JaxHandOff(HandOff):
         return placed
 
     def put_whole(self, array: NDArray[Any], *, leased: bool) -> "jax.Array":
-        """The same without a sharding."""
+        """Deliver a host array as a jax.Array without a sharding."""
         array = self._converted(array, leased=leased)
         kind = (array.shape, array.dtype)
-        known = self._known.get(kind)
-        if known is not None:
-            return known([array])
+        path = self._fast_paths.get(kind)
+        if path is not None:
+            return path([array])
         start_jax()
-        # Without a target the array is not committed to its device, as DLPack would do: a step that was compiled with
-        # parameters fresh from their initialisation would compile again at its second call (2 s for a small model).
-        # Aligned memory is shared all the same.
+        # `device_put` without a target does not commit the array to its device, DLPack does. With a committed array a
+        # step that was compiled for freshly initialised parameters compiles again at its second call (2 s for a small
+        # model). Aligned memory is shared in both cases.
         with self._jax.default_device(self._default_device):
             placed: jax.Array = self._jax.device_put(array)
-        self._validate_short_way(kind, [array], placed, list(placed.devices()))
+        self._validate_fast_path(kind, [array], placed, list(placed.devices()))
         return placed
 
     def _converted(self, array: NDArray[Any], *, leased: bool) -> NDArray[Any]:
@@ -321,22 +322,22 @@ class JaxHandOff(HandOff):
             return narrow
         return array if leased and array.flags.c_contiguous else array.copy()
 
-    def _validate_short_way(
+    def _validate_fast_path(
         self, kind: Any, parts: list[NDArray[Any]], placed: "jax.Array", devices: list[Any]
     ) -> None:
-        """Use the last step of `device_put` for arrays of this kind, 4 us instead of 74, if it gives the same."""
-        put = self._put_at_once
+        """Use the last step of `device_put` for arrays of this kind, 4 us instead of 74, if its result is the same."""
+        put = self._device_put
         if put is None:
             return
 
-        def short_way(parts: Blocks) -> "jax.Array":
+        def fast_path(parts: Blocks) -> "jax.Array":
             again: jax.Array = put(placed_aval, placed_sharding, parts, devices, committed)
             return again
 
-        # Not the array itself, which would keep the memory of the batch.
+        # Attributes of the array, not the array: a reference to it would keep the memory of the batch.
         placed_aval, placed_sharding, committed = placed.aval, placed.sharding, placed.committed
         try:
-            again = short_way(parts)
+            again = fast_path(parts)
             same = (
                 again.committed == placed.committed
                 and again.dtype == placed.dtype
@@ -344,19 +345,19 @@ class JaxHandOff(HandOff):
                 and again.sharding == placed.sharding
                 and all(map(_same, again.addressable_shards, placed.addressable_shards))
             )
-        except Exception:  # noqa: BLE001 - it is not a promised interface: another release may have another one
+        except Exception:  # noqa: BLE001 - a private interface, which another release of JAX may change
             same = False
         if same:
-            self._known[kind] = short_way
+            self._fast_paths[kind] = fast_path
         else:
-            # For no kind any more.
-            self._put_at_once = None
-            self._known = {}
-            self._short_ways = {}
+            # No fast path for any kind from now on.
+            self._device_put = None
+            self._fast_paths = {}
+            self._fast_paths_of_size = {}
 
 
 class OwnDevices:
-    """A sharding on its way into a copy of a loader, which cannot leave the process."""
+    """Sharding in the arguments of a copied loader: it can be copied, but not pickled."""
 
     def __init__(self, sharding: "Shardings") -> None:
         self.sharding = sharding
@@ -371,14 +372,14 @@ class OwnDevices:
         )
 
 
-def _in_shards(
-    way: "Callable[[Blocks], jax.Array]", placement: Placement, blocks: Blocks
+def _put_shards(
+    path: "Callable[[Blocks], jax.Array]", placement: Placement, blocks: Blocks
 ) -> "jax.Array":
-    return way([blocks[number][inside] for _, number, inside in placement.shards])
+    return path([blocks[number][inside] for _, number, inside in placement.shards])
 
 
 def _same(one: Any, other: Any) -> bool:
-    # By their bytes: a NaN is not equal to itself, and NumPy does not know where bfloat16 has them.
+    # By their bytes: a NaN is not equal to itself, and NumPy cannot find the NaNs of bfloat16.
     return (
         one.device == other.device
         and one.index == other.index
@@ -387,15 +388,15 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _rows(index: Any, size: int) -> Range:
-    """Which rows an index into a batch names."""
+    """Return the range of rows of an index into a batch."""
     if not index:
         return 0, size
     start, stop, _ = index[0].indices(size)
     return start, stop
 
 
-def _put_at_once() -> Any:
-    """The last step of `jax.device_put`, without the 70 us of Python in front of it, where this JAX has it."""
+def _batched_device_put() -> Any:
+    """Return the last step of `jax.device_put`, without the 70 us of Python before it; None if this JAX has none."""
     try:
         from jax._src.lib import xla_client  # type: ignore[attr-defined]
     except ImportError:

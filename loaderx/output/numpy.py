@@ -9,7 +9,7 @@ from .base import Blocks, HandOff, Hooked
 
 
 class NumpyHandOff(HandOff):
-    """Hand-off of the host arrays as they are."""
+    """Hand-off of the host arrays without conversion."""
 
     def deliver(self, specs: Mapping[str, Spec], arrays: Sequence[Blocks], size: int) -> list[Any]:
         return [blocks[0] for blocks in arrays]

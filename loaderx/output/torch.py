@@ -29,7 +29,7 @@ class TorchHandOff(ArrayHandOff):
         return self._torch.from_dlpack(DLPackArray(array))
 
     def accepts(self, dtype: np.dtype[Any]) -> bool:
-        # Every number type of DLPack that NumPy has, this PyTorch has under the same name, or not at all.
+        # PyTorch names its number types like NumPy. Some versions lack some of them.
         return in_dlpack(dtype) and hasattr(self._torch, dtype.name)
 
     def dtype(self, name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:

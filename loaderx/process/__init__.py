@@ -1,1 +1,1 @@
-"""Process: its cores, its threads, its end."""
+"""Process: CPU cores, threads and shutdown."""

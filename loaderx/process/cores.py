@@ -1,10 +1,10 @@
-"""How many cores this process may use, and so how many threads are worth starting."""
+"""Number of CPU cores of this process."""
 
 import os
 
 
 def cores() -> int:
-    """Those it is bound to, where the system says so, and otherwise all."""
+    """Return the number of cores that this process is bound to, or of all cores where the system does not tell."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,8 +1,8 @@
-"""End of the interpreter, and forks: which threads there are, and who is inside of JAX.
+"""Shutdown of the interpreter, and forks: a registry of running threads and of threads inside of JAX.
 
 A thread that is inside of JAX when the interpreter ends aborts the process: CPython ends it by unwinding its stack, and
-JAX's C++ frames do not let that pass ("FATAL: exception not rethrown"). So an exit handler stops all workers, and
-nobody but the main thread enters JAX after it has begun.
+JAX's C++ frames do not allow that ("FATAL: exception not rethrown"). So an exit handler stops all workers. From then on
+only the main thread enters JAX.
 """
 
 import atexit
@@ -15,14 +15,14 @@ from typing import Protocol
 
 from loaderx.errors import ClosedError
 
-# Seconds to wait for threads in the middle of a user's code, which may take long: it is not worth hanging for.
+# Seconds to wait for threads that run a user's code. It may take long, and is no reason to hang.
 PATIENCE = 2.0
-# Seconds to wait for threads inside of JAX, which are there for the time of a copy.
+# Seconds to wait for threads inside of JAX. They are there for the time of a copy.
 HAND_OFF_PATIENCE = 60.0
 
 
 class Stoppable(Protocol):
-    """A worker pool: it can be asked to stop, and does so after its current tasks."""
+    """Worker pool that can be asked to stop, and does so after its current tasks."""
 
     def request_stop(self) -> None: ...
 
@@ -31,20 +31,20 @@ class Stoppable(Protocol):
 class Process:
     """State of this process."""
 
-    # How often it was forked since this module was imported.
+    # Number of forks since this module was imported.
     generation: int = 0
-    # The generation in which JAX was given arrays.
+    # Generation in which JAX was first given arrays.
     jax_generation: int | None = None
-    # Whether the exit handler has begun.
+    # True once the exit handler has begun.
     exiting: bool = False
-    # Threads that were started and have not ended, also those of iterators that are gone by now.
+    # Threads that were started and have not ended, including those of iterators that are gone.
     running: dict[threading.Thread, Stoppable] = field(default_factory=dict)
     # Threads inside of JAX, by their identifiers.
     in_hand_off: set[int] = field(default_factory=set)
 
     @property
     def past_exit(self) -> bool:
-        """Whether the calling thread must not go on. The main thread may: exit handlers run there."""
+        """True if the calling thread must not continue. The main thread may: exit handlers run there."""
         return self.exiting and threading.current_thread() is not threading.main_thread()
 
 
@@ -52,9 +52,9 @@ process = Process()
 
 
 def register(threads: Iterable[threading.Thread], pool: Stoppable) -> None:
-    """Stop these threads, which are about to start, before the interpreter ends."""
+    """Register threads that are about to start, so that they are stopped before the interpreter ends."""
     process.running.update(dict.fromkeys(threads, pool))
-    # To the end of the exit handlers, so that it runs before those of what the threads use (JAX).
+    # Moved to the end of the exit handlers, which run last in, first out: so it runs before that of JAX.
     atexit.unregister(_stop_all)
     atexit.register(_stop_all)
 
@@ -73,18 +73,18 @@ def join(threads: Iterable[threading.Thread], seconds: float = PATIENCE) -> None
 
 
 def hold_if_exiting() -> None:
-    """Keep a daemon thread from going on while the interpreter ends, which it would not survive."""
+    """Block a daemon thread for ever while the interpreter ends, since continuing would abort the process."""
     if process.past_exit:
         threading.Event().wait()
 
 
 class HandOffGate:
-    """Context of calls into JAX, by which the exit handler knows who is inside. Closed once that has begun."""
+    """Context manager for calls into JAX: registers the thread, and refuses it once the exit handler has begun."""
 
     __slots__ = ()
 
     def __enter__(self) -> None:
-        # First, so that the exit handler sees this thread, or this thread sees that it has begun.
+        # First, so that either the exit handler sees this thread, or this thread sees that the handler has begun.
         process.in_hand_off.add(threading.get_ident())
         if process.past_exit:
             process.in_hand_off.discard(threading.get_ident())
@@ -113,7 +113,7 @@ def _stop_all() -> None:
 
 
 def _forget_parent() -> None:
-    """In a forked child only the thread that forked lives on."""
+    """Clear the registry in a forked child, which has only the thread that forked."""
     process.generation += 1
     process.running.clear()
     process.in_hand_off.clear()

@@ -1,17 +1,17 @@
-"""One walk through the stream: prefetching, its exact position, its statistics.
+"""Iterator over the stream: prefetching, exact state, statistics.
 
-States of an iterator, and what moves it from one to the next:
+States of an iterator, and the events between them:
 
     new ──next──> inline <──────────────> prefetching ──end of the stream──> ended
                     │     the scheduler,     │   ▲
                     │     by measured work   │   └── an error, an interrupt, set_state, a fork or another default
-                    │                        │       device: what is under way is cancelled, and begins again at
-                    └───────close────────────┤       what was consumed
+                    │                        │       device: pending batches are cancelled, and built again from
+                    └───────close────────────┤       the consumed position
                                              ▼
                                            closed
 
 Inline, the consumer builds each batch itself. Prefetching, workers build the batches of `_pending`, the next one first.
-What was consumed changes only when a batch is delivered.
+The consumed position changes only when a batch is delivered.
 """
 
 import functools
@@ -34,23 +34,23 @@ from loaderx.stream.state import StreamState
 
 from .worker_pool import BatchTask, WorkerPool, start_all
 
-# Seconds between two looks whether another thread is done with `next`.
+# Polling interval while another thread is in `next`, in seconds.
 TURN_SECONDS = 100e-6
 
 
 @dataclass
 class History:
-    """Whether a shuffled, finite loader was walked through before, which gives the same epochs again."""
+    """History of a shuffled, finite loader: a second iteration repeats the same epochs."""
 
     walked: bool = False
     warned: bool = False
 
     def check(self) -> None:
-        """Warn, once, who walks through it again."""
+        """Warn, once, at the second iteration."""
         if self.walked and not self.warned:
             self.warned = True
             warnings.warn(
-                "this loader is walked through again, which gives the same order and the same augmentation as before. "
+                "this loader is iterated again, which gives the same order and the same augmentation as before. "
                 "Write `for batch in loader.epoch(e)` for epoch e of the stream, or one loop over a loader with "
                 "`num_epochs` for all of them; `shuffle=False` says that the order is meant to be the same.",
                 stacklevel=4,
@@ -59,7 +59,7 @@ class History:
 
 @dataclass(frozen=True)
 class Stats:
-    """What an iterator did so far."""
+    """Statistics of an iterator so far."""
 
     batches: int
     waiting_seconds: float
@@ -69,19 +69,19 @@ class Stats:
 
     @property
     def waiting_share(self) -> float:
-        """Which part of its time the consumer waited for data."""
+        """Share of its time that the consumer waited for data."""
         return self.waiting_seconds / self.total_seconds if self.total_seconds else 0.0
 
     @property
     def bottleneck(self) -> Literal["loader", "consumer", "unknown"]:
-        """Who made the other one wait."""
+        """Side that made the other one wait."""
         if self.batches == 0:
             return "unknown"
         return "loader" if self.waiting_share > 0.1 else "consumer"
 
 
 class LoaderIterator(Generic[Batch_co]):
-    """Batches in order, built ahead by worker threads of its own. Made by `iter(loader)`.
+    """Iterator over batches in order, built ahead by its own worker threads. Made by `iter(loader)`.
 
     Several threads may share one iterator: each batch goes to exactly one of them.
     """
@@ -96,28 +96,28 @@ class LoaderIterator(Generic[Batch_co]):
         steps: range | None = None,
     ) -> None:
         self._builder = builder
-        # That of the builder, or the same without its end.
+        # The order of the builder, or a copy without an end.
         self._order = builder.order if order is None else order
         self._scheduler = builder.planner.scheduler
         self._workers = workers
         self._history = history
-        # The step to stop at, which for an epoch is earlier than the end of the stream.
+        # The step to stop at. For `loader.epoch` it is before the end of the stream.
         self._stop = None if steps is None else steps.stop
-        # What was consumed: (position of the next sample, number of batches). Replaced as a whole.
+        # Consumed so far: (position of the next sample, number of batches). Replaced as a whole.
         first = 0 if steps is None else steps.start
         self._consumed = (self._order.position_of(first), first)
-        # Batches under way, the next one first. Not to be trusted while a call of `next` is at work on it, or was when
-        # an interrupt ended it: then all of it begins again at what was consumed.
+        # Batches under way, the next one first. They are stale while a call of `next` changes them, and after an
+        # interrupt ended such a call: then they are built again from the consumed position.
         self._pending: deque[BatchTask] = deque()
         self._pending_is_stale = False
-        # Who is in `next` or `set_state`: {"thread": identifier}. A dict can be claimed atomically, and freed by a
-        # statement that no signal handler interrupts; the release of a lock can be interrupted.
+        # Mutex of `next` and `set_state`: {"thread": identifier of the owner}. A dict can be claimed atomically, and
+        # freed by a statement that no signal handler interrupts. The release of a lock can be interrupted.
         self._turn: dict[str, int] = {}
-        # Threads that wait for their turn, the first one first; their identifiers are the keys.
+        # Queue of waiting threads, first come, first served; their identifiers are the keys.
         self._queue: dict[int, None] = {}
         self._recent_best_seconds = math.inf
-        # When the last batch was handed out, and how long after it the consumer asked for the next.
-        self._handed_out = math.inf
+        # Time when the last batch was delivered, and seconds until the consumer asked for the next.
+        self._delivered_at = math.inf
         self._away = 0.0
         self._batches = 0
         self._waiting = 0.0
@@ -133,12 +133,12 @@ class LoaderIterator(Generic[Batch_co]):
 
     @property
     def step(self) -> int:
-        """How many batches of the stream were taken, also before a restore: the step of the next one."""
+        """Step of the next batch: the number of batches taken, including those before a restore."""
         return self._consumed[1]
 
     @property
     def epoch(self) -> int:
-        """The epoch of the next sample."""
+        """Epoch of the next sample."""
         return self._consumed[0] // self._order.rows
 
     def __iter__(self) -> Self:
@@ -154,7 +154,7 @@ class LoaderIterator(Generic[Batch_co]):
                 self._begin(began)
             builder = self._builder.for_calling_thread()
             if builder is not self._builder:
-                # Batches under way would be handed to another device.
+                # Pending batches would be delivered to another device.
                 self._pending_is_stale = True
                 self._builder = builder
             if self._pending_is_stale:
@@ -165,20 +165,20 @@ class LoaderIterator(Generic[Batch_co]):
                 batch, consumed = self._build_inline(began)
             else:
                 self._pending_is_stale = True
-                batch, consumed = self._await_first(began)
-            # From here on nothing is called, and so nothing can interrupt.
+                batch, consumed = self._take_pending(began)
+            # From here on nothing is called, so no interrupt can come.
             self._consumed = consumed
             self._pending_is_stale = False
             del self._turn["thread"]
             return batch
         except BaseException:
-            # Without a call, in which a second interrupt could come.
+            # Without a call: a second interrupt could come in it.
             if "thread" in self._turn and self._turn["thread"] == own:
                 del self._turn["thread"]
             raise
 
-    def _await_first(self, began: float) -> tuple[Batch_co, tuple[int, int]]:
-        """Wait for the first of the batches under way; return it, and what is consumed with it."""
+    def _take_pending(self, began: float) -> tuple[Batch_co, tuple[int, int]]:
+        """Wait for the first pending batch; return it, and what is then consumed."""
         if not self._pending:
             self._schedule()
         if not self._pending:
@@ -186,38 +186,38 @@ class LoaderIterator(Generic[Batch_co]):
             self._end()
         task = self._pending[0]
         task.wait()
-        # Now, because closing forgets it.
+        # Read now: `close` clears it.
         error = task.error
         # Closed by another thread while this one waited.
         self._check_open()
         if error is not None:
-            # What was consumed is as before, so the next call tries the same batch again.
+            # The consumed position is unchanged, so the next call builds the same batch again.
             self._cancel()
             self._pending = deque()
             try:
                 if isinstance(error, StopIteration):
-                    # Would end the consumer's loop as if the data were at its end.
+                    # It would end the consumer's loop as if the data had ended.
                     raise RuntimeError(f"step {task.step} raised StopIteration") from error
                 raise error
             finally:
-                del error  # this frame must not keep it: see `BatchTask.cancel`
+                del error  # this frame must not keep it alive: see `BatchTask.cancel`
         self._pending.popleft()
         self._record_work(task.work_seconds)
-        self._away = began - self._handed_out
+        self._away = began - self._delivered_at
         self._schedule(task)
-        self._handed_out = time.perf_counter()
-        self._count(task.nbytes, task.seconds, self._handed_out - began)
-        batch, task.batch = task.batch, None  # a worker may still hold the task
+        self._delivered_at = time.perf_counter()
+        self._count(task.nbytes, task.seconds, self._delivered_at - began)
+        batch, task.batch = task.batch, None  # a worker may still refer to the task
         return batch, (task.span.following, task.step + 1)
 
     def _build_inline(self, began: float) -> tuple[Batch_co, tuple[int, int]]:
-        """Build the next batch in the consumer's thread; return it, and what is consumed with it."""
+        """Build the next batch in the consumer's thread; return it, and what is then consumed."""
         position, step = self._consumed
         span = self._span(position, step)
         if span is None:
             self._end()
         planner = self._builder.planner
-        # [2 cores: 2 of 25 us] Not where the bytes say it all.
+        # Not for batches that are only copied: their bytes decide. [2 cores: the clock takes 2 of 25 us]
         working = None if self._scheduler.workload.copied else time.thread_time()
         batch = self._builder.build(step, span)
         if working is not None:
@@ -227,7 +227,7 @@ class LoaderIterator(Generic[Batch_co]):
         return batch, (span.following, step + 1)
 
     def _begin(self, now: float) -> None:
-        """Note the start of this walk, which is the first or not."""
+        """Note the start of the iteration."""
         self._began = now
         if self._history is not None and self._consumed[1] == 0:
             self._history.check()
@@ -243,7 +243,7 @@ class LoaderIterator(Generic[Batch_co]):
         raise StopIteration
 
     def _own_turn(self) -> int:
-        """Return what this thread claims its turn by. Refuse a call out of a call, which would wait for itself."""
+        """Return the identifier of this thread; refuse a reentrant call, which would wait for itself."""
         own = threading.get_ident()
         if self._turn.get("thread") == own and not self._pool.forked:
             raise ValueError("this iterator is already executing, in this thread.")
@@ -252,7 +252,7 @@ class LoaderIterator(Generic[Batch_co]):
     def _claim_turn(self, own: int) -> None:
         """Wait until no other thread is in `next` or `set_state`."""
         if self._pool.forked:
-            # In this process there is neither another thread in here nor a worker.
+            # A forked process has no other thread that could be in here, and no worker.
             self._turn.clear()
             self._finalizer.detach()
             closed = self._pool.closed
@@ -264,16 +264,16 @@ class LoaderIterator(Generic[Batch_co]):
             return
         try:
             self._queue[own] = None
-            # The list is made at once; an iterator would notice that other threads come and go.
+            # list() is atomic; an iterator would raise when other threads change the dict.
             while list(self._queue)[0] != own or self._turn.setdefault("thread", own) != own:  # noqa: RUF015
                 time.sleep(TURN_SECONDS)
         finally:
-            # Without a call, in which an interrupt could come.
+            # Without a call: an interrupt could come in it.
             if own in self._queue:
                 del self._queue[own]
 
     def _record_work(self, seconds: float) -> None:
-        # About the least that a batch took lately: one that was slow by chance does not count.
+        # About the shortest recent time: a batch that was slow by chance does not count.
         self._recent_best_seconds = min(seconds, self._recent_best_seconds * 1.1)
 
     def _count(self, nbytes: int, building: float, waiting: float) -> None:
@@ -282,7 +282,7 @@ class LoaderIterator(Generic[Batch_co]):
         self._building += building
         self._waiting += waiting
         if self._batches == 2 and self._history is not None:
-            # A single batch is often a look at the shapes.
+            # A user who takes a single batch often looks at its shapes only.
             self._history.walked = True
 
     def _builds_inline(self) -> bool:
@@ -294,13 +294,13 @@ class LoaderIterator(Generic[Batch_co]):
             raise ClosedError("this iterator was closed; `iter(loader)` makes a new one.")
 
     def _span(self, position: int, step: int) -> Span | None:
-        """The batch at a position of the stream, or None after the last."""
+        """Return the batch at a position of the stream, or None after the last."""
         if self._stop is not None and step >= self._stop:
             return None
         return self._order.span(position)
 
     def _schedule(self, last: BatchTask | None = None) -> None:
-        """Have as many batches under way as are to be kept ready, after `last` if there are none."""
+        """Queue tasks until enough batches are under way, after `last` if none is pending."""
         if self._builds_inline():
             return
         group = self._scheduler.coalesced(self._recent_best_seconds)
@@ -329,7 +329,7 @@ class LoaderIterator(Generic[Batch_co]):
             task.cancel()
 
     def get_state(self) -> dict[str, Any]:
-        """Return what was consumed, as a small dict that JSON can hold."""
+        """Return the state, what was consumed so far, as a small dict that JSON can hold."""
         return self._state().to_dict()
 
     def _state(self) -> StreamState:
@@ -340,11 +340,12 @@ class LoaderIterator(Generic[Batch_co]):
         )
 
     def set_state(self, state: Any, *, strict: bool = True) -> None:
-        """Continue where the iterator was that returned this state, at the same sample.
+        """Resume at the sample where the iterator that returned this state was.
 
-        Batch size, number of processes, devices and workers, and the parameters of transforms may be others. A state of
-        another data set, length, seed or shuffle setting is refused unless `strict` is False. One of another Mixture is
-        refused always; other `weights` are no obstacle then, as draws with replacement do not depend on one another.
+        Batch size, number of processes, devices and workers, and the parameters of transforms may differ. A state of
+        another data set, length, seed or shuffle setting is refused unless `strict` is False. A state of another
+        Mixture is always refused. Other `weights` are accepted with strict=False: draws with replacement do not depend
+        on one another.
         """
         self._check_open()
         given = StreamState.from_dict(state)
@@ -359,8 +360,8 @@ class LoaderIterator(Generic[Batch_co]):
         if order.remainder != "straddle" and inside:
             warnings.warn(
                 f"the state is at sample {position}, {inside} samples into a batch of {order.batch_size}: with "
-                f"remainder={order.remainder!r} the batches of this epoch begin at other samples than those of a "
-                "loader that starts with this batch size. "
+                f"remainder={order.remainder!r} the batches of this epoch begin at other samples than in a new "
+                "stream with this batch size. "
                 + (
                     "Other samples may be left out at its end."
                     if order.remainder == "drop"
@@ -379,7 +380,7 @@ class LoaderIterator(Generic[Batch_co]):
         thread = self._own_turn()
         try:
             self._claim_turn(thread)
-            # Whoever sets a state knows where in the stream this is.
+            # A caller that sets a state knows that epochs may repeat.
             self._history = None
             self._pending_is_stale = True
             self._consumed = (position, step)
@@ -394,12 +395,12 @@ class LoaderIterator(Generic[Batch_co]):
         )
 
     def stats(self) -> Stats:
-        """Batches, seconds and bytes so far, and who waits for whom."""
+        """Return the statistics so far: batches, seconds, bytes, and which side waits for the other."""
         total = 0.0 if self._began is None else time.perf_counter() - self._began
         return Stats(self._batches, self._waiting, self._building, total, self._bytes)
 
     def close(self) -> None:
-        """End the threads. Batches that were handed out stay valid."""
+        """Stop the worker threads. Batches that were delivered stay valid."""
         self._pool.request_stop()
         self._cancel()
         self._pool.close()

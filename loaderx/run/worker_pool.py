@@ -1,7 +1,7 @@
-"""Threads that build batches ahead of the consumer.
+"""Worker pool: threads that build batches ahead of the consumer (prefetching).
 
-The consumer's thread decides what is built and in which order; workers take tasks from one queue. A large batch is
-divided into parts that any free worker takes, so a batch is ready soon also when only a few may be kept ready.
+The consumer's thread decides which batches are built, and in which order. Workers take tasks from one queue. A large
+batch is divided into parts for several workers, so that it is ready soon even if only a few batches are prefetched.
 """
 
 import functools
@@ -15,12 +15,12 @@ from loaderx.process import shutdown
 from loaderx.stream.remainder import Span
 
 Task: TypeAlias = Callable[[], None]
-# By the clock on the wall, and by that of the thread's work.
+# Start of a task by the wall clock, and by the CPU clock of the thread.
 Began: TypeAlias = tuple[float, float]
 
 
 class Builder(Protocol):
-    """How a batch is built: begin, in every phase fill every part in any thread, finish."""
+    """Builder of batches: begin, fill every part of every phase in any thread, finish."""
 
     @property
     def compiled(self) -> bool: ...
@@ -30,7 +30,7 @@ class Builder(Protocol):
 
 
 class WorkerPool:
-    """Worker threads of one iterator. They know the pool and nothing else, so that they keep nothing alive."""
+    """Worker pool of one iterator. Its threads refer to the pool only, so that they keep nothing else alive."""
 
     def __init__(self, workers: int) -> None:
         self.closed = False
@@ -42,7 +42,7 @@ class WorkerPool:
 
     @property
     def forked(self) -> bool:
-        """Whether this is the pool of a process that this one was forked from."""
+        """True if the pool belongs to a process that this one was forked from."""
         return self._generation != shutdown.process.generation
 
     def put(self, task: Task) -> None:
@@ -59,7 +59,7 @@ class WorkerPool:
         shutdown.register(threads, self)
         for thread in threads:
             thread.start()
-        # Only now: whoever was interrupted before this starts others.
+        # Only now: a caller that was interrupted before this point starts other threads.
         self._threads = threads
 
     def _work(self) -> None:
@@ -69,12 +69,12 @@ class WorkerPool:
             shutdown.unregister_current_thread()
 
     def drain(self) -> None:
-        """Run one task after the other, until a stop is requested and no task is left."""
+        """Run tasks until a stop is requested and none is left."""
         while True:
             task = self._tasks.get()
             if task is None:
-                # There is one None for all. Parts of a batch may be queued after it, and somebody may wait for them: so
-                # it goes to the end of the queue until nothing else is left.
+                # There is one None for all threads. Parts of a batch may be queued after it, and a thread may wait for
+                # them. So None returns to the end of the queue until nothing else is left.
                 left = not self._tasks.empty()
                 self._tasks.put(None)
                 if left:
@@ -85,7 +85,7 @@ class WorkerPool:
             del task
 
     def request_stop(self) -> None:
-        """Let every thread end after its current task. Never blocks, for use by a garbage collection."""
+        """Let every thread end after its current task. Never blocks: the garbage collector calls this."""
         if not self.closed:
             self.closed = True
             self._tasks.put(None)
@@ -94,13 +94,13 @@ class WorkerPool:
         """Request a stop, and wait for the threads to end."""
         self.request_stop()
         alive = [thread for thread in self._threads if thread.is_alive()]
-        # A generator left half-way is closed when the interpreter has ended and modules are empty.
+        # A generator that was not exhausted is closed after the interpreter has ended, when modules are empty.
         if alive:
             shutdown.join(alive)
 
 
 class BatchTask:
-    """One batch under construction."""
+    """Task of building one batch."""
 
     def __init__(self, builder: Builder, pool: WorkerPool, step: int, span: Span) -> None:
         self.step = step
@@ -110,27 +110,27 @@ class BatchTask:
         self.batch: Any = None
         self.nbytes = 0
         self.seconds = 0.0
-        # Of a core. Waiting for the GIL does not count, and so this says what the batch takes, not what else goes on.
+        # CPU time. Waiting for the GIL does not count, so it does not depend on other threads.
         self.work_seconds = 0.0
-        # The last one that the same worker builds in a row: who waits for one of them is woken once for all. None for
-        # that one itself: a task that refers to itself would keep its error, and so the iterator, until a collection.
+        # The last of the tasks that one worker builds without waking the consumer in between. None for that task
+        # itself: a reference cycle would keep its error, and so the iterator, until a garbage collection.
         self.last: BatchTask | None = None
         self._builder = builder
         self._pool = pool
         self._in_progress: Any = None
         self._left = 0
         self._lock = threading.Lock()
-        # Bare locks are the cheapest there is. Who takes this one builds the batch.
+        # The thread that takes this lock builds the batch. A bare lock is the cheapest primitive.
         self._claim = threading.Lock()
         # Taken now, released when the batch is ready.
         self._ready = threading.Lock()
         self._ready.acquire()
 
     def wait(self) -> None:
-        """Block until the batch or the error is there."""
+        """Block until the batch or its error is available."""
         if self._builder.compiled or self._pool.closed:
-            # A batch that no worker has begun is built right here: for a small one that is faster than waking a thread.
-            # Not so with a user's Python code in it, which belongs to the workers alone, while there are any.
+            # A batch that no worker has begun is built by this thread: for a small one that is faster than waking
+            # another. A user's Python code runs in the workers only, while there are any.
             self.start()
         if self._ready.acquire(blocking=False):
             self._ready.release()
@@ -142,12 +142,12 @@ class BatchTask:
     def _await(self) -> None:
         while not self._ready.acquire(timeout=0.1):
             if self._pool.closed:
-                # Its parts may have come too late for the workers.
+                # Its parts may have been queued after the workers ended.
                 self._pool.drain()
         self._ready.release()
 
     def start(self) -> None:
-        """Unless somebody else did: begin the batch, leave its other parts to whoever is free, and fill the first."""
+        """Begin the batch unless another thread did: queue all parts but the first, and fill the first."""
         if not self._claim.acquire(blocking=False):
             return
         began = time.perf_counter(), time.thread_time()
@@ -183,7 +183,7 @@ class BatchTask:
                 self._count(began)
         if not last:
             return
-        # Nobody else is at this batch now.
+        # No other thread works on this batch now.
         if phase + 1 < self._in_progress.phases:
             self._count(began)
             self._fill_phase(phase + 1, (time.perf_counter(), time.thread_time()))
@@ -202,10 +202,10 @@ class BatchTask:
             self.error = None
 
     def cancel(self) -> None:
-        """Nobody wants the batch any more, nor its error."""
+        """Drop the batch and its error."""
         self.cancelled = True
-        # It knows the frames it came through, and they know this object: both would keep the batch alive until the next
-        # garbage collection.
+        # The error refers to the frames it passed, and they refer to this object: the cycle would keep the batch alive
+        # until the next garbage collection.
         self.error = None
 
     def _finish(self) -> None:
@@ -219,7 +219,7 @@ class BatchTask:
 
 
 def start_all(batches: list[BatchTask], rest: float) -> None:
-    """Build several batches in a row, after a rest: see `Scheduler.rest`."""
+    """Build several batches, after a rest: see `Scheduler.rest`."""
     if rest > 0:
         time.sleep(rest)
     for batch in batches:

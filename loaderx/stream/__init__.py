@@ -1,1 +1,1 @@
-"""Stream: which rows make up which batch, in which order, and where a checkpoint continues."""
+"""Stream: order of the rows, sampling, remainder policies and checkpoint state."""

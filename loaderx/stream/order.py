@@ -1,7 +1,7 @@
-"""Which rows make up a batch: position in the stream -> positions and rows of that batch, by arithmetic alone.
+"""Order of the stream: position -> rows of the batch that begins there, by arithmetic alone.
 
-The stream is one epoch after another, each a new permutation of all rows; position p is row p % rows of epoch
-p // rows. Everything follows from the position of a batch's first sample, so there is nothing to keep but that.
+The stream is one epoch after another, each a new permutation of all rows. Position p is place p % rows of epoch
+p // rows. Everything follows from the position of a batch's first sample, so that position is the only state.
 """
 
 import functools
@@ -29,30 +29,30 @@ class Order:
     seed: int
     epochs: int | None
     remainder: RemainderName
-    # Which row stands where; None is all rows once in every epoch.
+    # Sampler of the rows; None: every row once in every epoch.
     sampler: RowSampler | None = None
 
     def __post_init__(self) -> None:
-        _ = self.policy  # refuses what it does not know
+        _ = self.policy  # raises for an unknown name
 
     @functools.cached_property
     def policy(self) -> Remainder:
-        """What happens where an epoch does not divide into batches."""
+        """Remainder policy: what happens where an epoch does not divide into batches."""
         return remainder_policy(self.remainder, self.rows, self.batch_size)
 
     @property
     def end(self) -> int | None:
-        """The position after the last sample; None while endless."""
+        """Position after the last sample; None while endless."""
         return None if self.epochs is None else self.epochs * self.rows
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches that begin in one epoch; without meaning for "straddle"."""
+        """Number of batches that begin in one epoch; without meaning for "straddle"."""
         return self.policy.steps_per_epoch
 
     @property
     def steps(self) -> int | None:
-        """Batches in the stream; None while endless."""
+        """Number of batches in the stream; None while endless."""
         if self.epochs is None:
             return None
         return self.first_step(self.epochs)
@@ -66,11 +66,11 @@ class Order:
         return self.policy.first_step(epoch)
 
     def short(self, position: int) -> int:
-        """Return the size of the next batch from `position` on that is not a whole one; 0 if there is none."""
+        """Return the size of the next short batch from `position` on; 0 if there is none."""
         return self.policy.short(position, self.end)
 
     def reaches(self, position: int) -> bool:
-        """Whether a batch that begins at `position` has positions of 64 bits, also where it is padded."""
+        """Return True if all positions of a batch that begins at `position` fit into 64 bits, padding included."""
         return position + self.rows + self.batch_size < MOST_SAMPLES
 
     def span(self, position: int) -> Span | None:
@@ -84,7 +84,7 @@ class Order:
         return self.policy.span(position, end)
 
     def positions(self, span: Span, places: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """The stream position of the samples at these places of a batch, or of all of them.
+        """Return the stream positions of the samples at `places` of a batch, by default at all of them.
 
         Padding repeats positions of the same epoch.
         """
@@ -96,19 +96,19 @@ class Order:
         return (offset + places) % self.rows + (span.position - offset)
 
     def rows_of(self, span: Span) -> NDArray[np.int64]:
-        """The row of every sample of a batch."""
+        """Return the row of every sample of a batch."""
         return self.rows_at(self.positions(span))
 
     def rows_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows at positions of the stream, which ascend but for padding."""
+        """Return the rows at positions of the stream. The positions ascend, except for padding."""
         if self.sampler is not None:
             return self.sampler.rows_at(positions)
         if not self.shuffle or len(positions) == 0:
             return positions % self.rows
-        # Padding is of the epoch of the others.
+        # Padding belongs to the same epoch as the samples before it.
         first, last = int(positions[0]) // self.rows, int(positions[-1]) // self.rows
         if first == last:
-            # All but "straddle" stay within one epoch.
+            # All remainder policies but "straddle" stay within one epoch.
             return epoch_permutation(self.rows, self.seed, first).at(positions % self.rows)
         out = np.empty_like(positions)
         epochs = positions // self.rows

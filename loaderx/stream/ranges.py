@@ -1,4 +1,4 @@
-"""Places of a batch as stretches (start, stop): in order, and neither touching nor empty after `union`."""
+"""Ranges (start, stop) of places in a batch: sorted, disjoint, not adjacent and not empty after `union`."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,10 +10,10 @@ Range = tuple[int, int]
 Ranges = tuple[Range, ...]
 
 
-def union(stretches: Iterable[Range]) -> Ranges:
-    """All places that lie in any of them."""
+def union(ranges: Iterable[Range]) -> Ranges:
+    """Return the ranges of all places that are in any of the given ones."""
     joined: list[Range] = []
-    for start, stop in sorted(stretches):
+    for start, stop in sorted(ranges):
         if start == stop:
             continue
         if joined and start <= joined[-1][1]:
@@ -23,9 +23,9 @@ def union(stretches: Iterable[Range]) -> Ranges:
     return tuple(joined)
 
 
-def rotated(stretches: Iterable[Range], step: int, size: int) -> Iterator[Range]:
-    """Every place `step` further around a batch of `size`."""
-    for start, stop in stretches:
+def rotated(ranges: Iterable[Range], step: int, size: int) -> Iterator[Range]:
+    """Yield the ranges rotated by `step` places, modulo a batch of `size`."""
+    for start, stop in ranges:
         first, last = start + step, stop + step
         if last <= size:
             yield first, last
@@ -36,38 +36,38 @@ def rotated(stretches: Iterable[Range], step: int, size: int) -> Iterator[Range]
             yield 0, last - size
 
 
-def count(stretches: Iterable[Range]) -> int:
-    """How many places they hold."""
-    return sum(stop - start for start, stop in stretches)
+def count(ranges: Iterable[Range]) -> int:
+    """Return the number of places."""
+    return sum(stop - start for start, stop in ranges)
 
 
-def places(stretches: Sequence[Range]) -> NDArray[np.int64]:
-    """The places themselves."""
-    if len(stretches) == 1:
-        return np.arange(*stretches[0], dtype=np.int64)
-    parts = [np.arange(start, stop, dtype=np.int64) for start, stop in stretches]
+def places(ranges: Sequence[Range]) -> NDArray[np.int64]:
+    """Return the places as an array."""
+    if len(ranges) == 1:
+        return np.arange(*ranges[0], dtype=np.int64)
+    parts = [np.arange(start, stop, dtype=np.int64) for start, stop in ranges]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-def cut(stretches: Iterable[Range], at: Iterable[int]) -> list[Range]:
-    """The same places in stretches that end wherever one of `at` lies inside."""
+def cut(ranges: Iterable[Range], at: Iterable[int]) -> list[Range]:
+    """Return the ranges, split at every border in `at`."""
     borders = sorted(set(at))
     pieces: list[Range] = []
-    for start, stop in stretches:
+    for start, stop in ranges:
         inner = [border for border in borders if start < border < stop]
         pieces += zip([start, *inner], [*inner, stop], strict=True)
     return pieces
 
 
-def divided(stretches: Sequence[Range], parts: int) -> list[list[Range]]:
-    """The same places in `parts` parts of about the same size."""
-    total = count(stretches)
+def divided(ranges: Sequence[Range], parts: int) -> list[list[Range]]:
+    """Divide the places into `parts` lists of ranges of about the same size."""
+    total = count(ranges)
     limits = [total * part // parts for part in range(parts + 1)]
     result: list[list[Range]] = []
     for low, high in itertools.pairwise(limits):
         own: list[Range] = []
         passed = 0
-        for start, stop in stretches:
+        for start, stop in ranges:
             first, last = max(low, passed), min(high, passed + stop - start)
             if first < last:
                 own.append((start + first - passed, start + last - passed))

@@ -1,4 +1,4 @@
-"""Remainder policies: what happens where an epoch does not divide into batches.
+"""Remainder policies, for epochs that do not divide into batches.
 
 straddle  batches continue into the next epoch; only the very last batch of a finite stream may be short
 keep      the last batch of each epoch is short
@@ -17,7 +17,7 @@ RemainderName: TypeAlias = Literal["straddle", "keep", "drop", "pad"]
 
 
 class Span(NamedTuple):
-    """One batch: `valid` samples from `position`, filled up to `size`; the next batch begins at `following`."""
+    """Extent of one batch: `valid` samples from `position`, padded to `size`; the next one begins at `following`."""
 
     position: int
     valid: int
@@ -30,22 +30,22 @@ class Remainder(ABC):
     """Policy for epochs of `rows` rows in batches of `batch_size`."""
 
     name: ClassVar[RemainderName]
-    # Whether batches have a field that tells padding from samples.
+    # True if batches have a mask that tells padding from samples.
     adds_mask: ClassVar[bool] = False
-    # Whether all batches of an endless stream have the same size.
+    # True if all batches of an endless stream have the same size.
     one_size: ClassVar[bool] = True
-    # Whether a batch may hold samples of more than one epoch.
+    # True if a batch may hold samples of more than one epoch.
     crosses_epochs: ClassVar[bool] = False
 
     rows: int
     batch_size: int
 
-    def __post_init__(self) -> None:  # noqa: B027 - most leave some
+    def __post_init__(self) -> None:  # noqa: B027 - most policies accept any size
         """Raise if no batch would remain."""
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches that begin in one epoch."""
+        """Number of batches that begin in one epoch."""
         return -(-self.rows // self.batch_size)
 
     def position_of(self, step: int) -> int:
@@ -58,21 +58,21 @@ class Remainder(ABC):
         return epoch * self.steps_per_epoch
 
     def short(self, position: int, end: int | None) -> int:
-        """Return the size of the next batch from `position` on that is not a whole one; 0 if there is none."""
+        """Return the size of the next short batch from `position` on; 0 if there is none."""
         return 0
 
     def start(self, position: int) -> int:
-        """Return where the batch begins that a stream at `position` continues with."""
+        """Return where the next batch of a stream at `position` begins."""
         return position + int(self.left_out(position % self.rows))
 
-    # The next two take numbers, or JAX's arrays of them while a function is traced: so there is no `if`.
+    # The next two accept numbers, or traced JAX arrays: so they contain no `if`.
 
     def valid(self, place: Any, minimum: Callable[[Any, Any], Any] = min) -> Any:
-        """Return how many samples a batch has that begins at `place` of an epoch of an endless stream."""
+        """Return the number of samples of a batch that begins at `place` of an epoch of an endless stream."""
         return minimum(self.batch_size, self.rows - place)
 
     def left_out(self, place: Any) -> Any:
-        """Return how many rows from `place` of an epoch on are in no batch."""
+        """Return the number of rows from `place` of an epoch on that are in no batch."""
         return 0
 
     @abstractmethod
@@ -118,7 +118,7 @@ class Keep(Remainder):
 
 
 class Drop(Remainder):
-    """Whole batches only."""
+    """Full batches only."""
 
     name = "drop"
 
@@ -146,7 +146,7 @@ class Drop(Remainder):
 
 
 class Pad(Remainder):
-    """Batches filled with rows from the start of their epoch."""
+    """Full batches, padded with rows from the start of their epoch."""
 
     name = "pad"
     adds_mask = True
@@ -162,7 +162,7 @@ POLICIES: dict[str, type[Remainder]] = {
 
 
 def remainder_policy(name: str, rows: int, batch_size: int, *, one_size: bool = False) -> Remainder:
-    """Return the policy of a name; with `one_size` only one that gives batches of one size."""
+    """Return the policy of a name; with `one_size` accept only policies whose batches all have the same size."""
     allowed = [known for known, policy in POLICIES.items() if policy.one_size or not one_size]
     if name not in allowed:
         reason = ", since batches here have one shape" if one_size else ""

@@ -1,4 +1,4 @@
-"""Which row stands at a position of the stream, where that is not simply a shuffle of all rows."""
+"""Samplers: rows drawn by weight, and mixtures of several sources."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -16,37 +16,37 @@ from loaderx.kernels.random import ORDER
 from loaderx.kernels.shuffling import Permutation
 
 Positions = NDArray[np.int64]
-# Of shares that are no ratios of smaller numbers; products with it fit into 64 bits.
+# Shares are rounded to fractions with at most this denominator; products with it fit into 64 bits.
 LARGEST_DENOMINATOR = 2**31
 MOST_ROWS = 2**32
-# How the description of one begins.
+# Prefix of the description of a mixture.
 MIXTURE = "mixture "
 
 
 class RowSampler(ABC):
-    """Positions of a stream -> rows, by arithmetic alone."""
+    """Sampler: positions of a stream -> rows, by arithmetic alone."""
 
     @abstractmethod
     def rows_at(self, positions: Positions) -> Positions:
-        """The rows at these positions."""
+        """Return the rows at these positions."""
 
     @abstractmethod
     def describe(self) -> str:
-        """What a saved state is compared by."""
+        """Return the text by which a saved state is compared."""
 
 
 class WeightedSampler(RowSampler):
-    """Rows drawn with replacement, each as often as its weight says.
+    """Sampler with replacement: each row is drawn as often as its weight says.
 
-    No draw depends on those before it. So a stream may continue with other weights from any sample on, where the caller
-    asks for that by strict=False.
+    No draw depends on those before it. So a stream may continue with other weights from any sample on, if the caller
+    passes strict=False.
     """
 
     def __init__(self, weights: NDArray[np.float64], seed: int) -> None:
         self._key = np.uint64(derive_key(seed, ORDER, 0, 1))
         self._thresholds = np.empty(len(weights), np.uint32)
         self._aliases = np.empty(len(weights), np.int64)
-        # So that neither their sum nor its inverse overflows.
+        # Otherwise their sum, or its inverse, may overflow.
         weights = weights / weights.max()
         build_alias(weights * (len(weights) / weights.sum()), self._thresholds, self._aliases)
 
@@ -62,10 +62,10 @@ class WeightedSampler(RowSampler):
 
 
 class MixtureSampler(RowSampler):
-    """Rows of several parts, one after the other in the source, each as often as its share says.
+    """Sampler over several parts, which are concatenated in the source.
 
-    Among any number of successive samples a part has its share, give or take three, and it is walked through on its
-    own, shuffled anew each time.
+    Among any number of successive samples a part has its share, give or take three samples. Each part has its own
+    epochs, each with a new permutation.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class MixtureSampler(RowSampler):
         self._shares = list(shares)
         self._seed = seed
         self._shuffle = shuffle
-        # The small ones first: next to a large part, they would make it miss its share at every node above.
+        # The small ones first: next to a large part they would make it miss its share at every node above.
         parts = sorted(range(len(lengths)), key=self._shares.__getitem__)
         self._tree = _tree(self._shares, parts)
-        # Each part is within one epoch or two in a batch.
+        # A batch has rows of at most two epochs of each part.
         self._permutation = lru_cache(maxsize=4 * len(lengths))(self._new_permutation)
 
     def rows_at(self, positions: Positions) -> Positions:
@@ -101,13 +101,13 @@ class MixtureSampler(RowSampler):
             out[places] = self._starts[node] + self._rows_of(node, numbers)
             return
         share, left, right = node
-        before, behind = _passed(numbers, share), _passed(numbers + 1, share)
-        goes_left = behind > before
+        before, after = _passed(numbers, share), _passed(numbers + 1, share)
+        goes_left = after > before
         self._descend(left, places[goes_left], before[goes_left], out)
         self._descend(right, places[~goes_left], (numbers - before)[~goes_left], out)
 
     def _rows_of(self, part: int, numbers: Positions) -> Positions:
-        """The samples `numbers` of a part that is walked through again and again."""
+        """Return the rows of the samples `numbers` of a part, which is repeated epoch after epoch."""
         length = self._lengths[part]
         epochs, places = numbers // length, numbers % length
         if not self._shuffle:
@@ -122,31 +122,31 @@ class MixtureSampler(RowSampler):
 
 
 def check_mixtures(given: object, own: str) -> None:
-    """Refuse to continue a Mixture with other shares or lengths, or as something else, by the data of two states.
+    """Raise if the data of a state is another mixture: other shares, other lengths, or no mixture.
 
-    How far each part was walked through follows from the position and these numbers alone.
+    The progress in each part follows from the position and these numbers alone.
     """
     theirs, mine = (_mixture(str(data)) for data in (given, own))
     if theirs != mine and given != own:
         raise StateError(
             f"`state` is of {theirs or 'no mixture'}, this loader's data of {mine or 'no mixture'} (rows x share of "
-            "each part). A Mixture cannot continue with other weights or lengths, also not with strict=False: rows "
+            "each part). A Mixture cannot continue with other weights or lengths, not even with strict=False: rows "
             "would be repeated and skipped. Keep its parts as they were, or begin a new stream."
         )
 
 
 def _mixture(data: str) -> str:
-    """What a state says of a mixture, or nothing."""
+    """Return the part of a state's data that describes a mixture, or an empty text."""
     _, mark, parts = data.rpartition(f"; {MIXTURE}")
     return mark[2:] + parts if mark else ""
 
 
-# Either a part, or the share of the left of two nodes, and these.
+# Node of a binary tree: a part, or (share of the left node, left node, right node).
 _Node = int | tuple[Fraction, "_Node", "_Node"]
 
 
 def _tree(shares: Sequence[Fraction], parts: Sequence[int]) -> _Node:
-    """Parts in two halves of about the same share, and so on."""
+    """Return a tree that divides the parts into halves of about the same share, recursively."""
     if len(parts) == 1:
         return parts[0]
     total = sum(shares[part] for part in parts)
@@ -162,7 +162,7 @@ def _tree(shares: Sequence[Fraction], parts: Sequence[int]) -> _Node:
 
 
 def _passed(numbers: Positions, share: Fraction) -> Positions:
-    """floor(number * share), without an intermediate result beyond 64 bits."""
+    """Return floor(number * share), without an intermediate result beyond 64 bits."""
     whole, rest = np.divmod(numbers, share.denominator)
     passed: Positions = whole * share.numerator + rest * share.numerator // share.denominator
     return passed

@@ -1,7 +1,6 @@
-"""State of a stream: what a checkpoint holds of an iterator.
+"""State of a stream, as saved in a checkpoint.
 
-A state is a few integers, and a description of the data by which it is recognised. States of older versions are
-migrated when they are read.
+A state is a few integers and a description of the data. States of older versions are migrated when they are read.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -13,16 +12,16 @@ from loaderx.errors import StateError
 from .sampling import check_mixtures
 
 VERSION = 2
-# What belongs to the stream, and not to a place in it.
+# Keys that identify the stream; the others are the place in it.
 STREAM = ("data", "rows", "seed", "shuffle")
 
 
 @dataclass(frozen=True)
 class StreamState:
-    """Place in a stream: the position of the next sample, and how many batches were taken before it.
+    """Place in a stream: the position of the next sample, and the number of batches before it.
 
-    `rows`, `seed`, `shuffle` and `data`, a description of the fields, say of which stream; `data` is None where that
-    is not known.
+    `rows`, `seed`, `shuffle` and `data`, a description of the fields, identify the stream. `data` is None if it is
+    unknown.
     """
 
     position: int
@@ -38,7 +37,7 @@ class StreamState:
 
     @classmethod
     def from_dict(cls, given: Any) -> "StreamState":
-        """Read what `to_dict` of this version, or of one that can be migrated, returned."""
+        """Read a dict that `to_dict` returned, in this version or in one that can be migrated."""
         names = list(cls.__dataclass_fields__)
         refusal = StateError(
             f"`state` (={given!r}) must be what `get_state()` returned: {['version', *names]}."
@@ -49,7 +48,7 @@ class StreamState:
         version = migrated.pop("version")
         while version != VERSION:
             if not isinstance(version, Hashable) or version not in MIGRATIONS:
-                # Not by its keys: a state of another version may have other ones.
+                # Without a look at its keys: another version may have other ones.
                 raise StateError(
                     f"`state` is of another version of loaderx: its version is {version!r}, this loader's is "
                     f"{VERSION}."
@@ -66,7 +65,7 @@ class StreamState:
         return state
 
     def check_continues(self, own: "StreamState", *, strict: bool) -> None:
-        """Raise if this is not a place in the stream of the state `own`; unless `strict`, for mixtures only."""
+        """Raise if this is not a place in the stream of the state `own`; without `strict`, for mixtures only."""
         check_mixtures(self.data, str(own.data))
         for name in STREAM if strict else ():
             theirs, ours = getattr(self, name), getattr(own, name)
@@ -74,15 +73,15 @@ class StreamState:
             if known and theirs != ours:
                 raise StateError(
                     f"`state` belongs to another stream: its {name} is {theirs!r}, this loader's is {ours!r}. "
-                    "strict=False continues all the same."
+                    "strict=False continues anyway."
                 )
 
 
 def _describe_data(state: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """Migrate from version 1, which did not describe the data."""
-    # One that does is of no version.
+    # No version wrote a state of version 1 that does; the caller refuses an empty dict.
     return 2, {**state, "data": None} if "data" not in state else {}
 
 
-# version -> the function that makes (a later version, its keys) of the keys of a state.
+# version -> function from the keys of a state to (a later version, its keys).
 MIGRATIONS: dict[Any, Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]] = {1: _describe_data}

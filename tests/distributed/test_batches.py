@@ -86,7 +86,7 @@ def test_a_global_batch_is_that_of_one_process(runs, alone, topology, loader, la
         assert_same_bytes(batch, expected)
 
 
-@pytest.mark.filterwarnings("ignore:this loader is walked through again")
+@pytest.mark.filterwarnings("ignore:this loader is iterated again")
 @pytest.mark.parametrize(("topology", "loader", "layout"), all_scenarios())
 def test_the_state_is_the_same_in_all_processes_and_in_one(runs, alone, topology, loader, layout):
     results = results_of(runs, topology, loader, layout)

@@ -1,4 +1,4 @@
-"""Statements that hold only in a process with certain settings: all of one setting share one process."""
+"""Statements to check in a process with certain settings; all of one setting share one process."""
 
 import functools
 import json
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def outcomes(statements):
-    """What became of every statement: an empty text, or how it failed."""
+    """Check every statement; return an empty text, or the failure, for each."""
     texts = {}
     for name, check in statements.items():
         try:
@@ -35,7 +35,7 @@ def assert_holds(file, setting, environment, statement):
 
 @functools.cache
 def process_with(file, setting, environment):
-    """One process for all statements of a file that need a setting."""
+    """Start one process for all statements of a file that need a setting."""
     program = (
         "import json, runpy\n"
         "from tests.loaderx.settings import outcomes\n"

@@ -24,7 +24,7 @@ IMAGES = np.arange(ROWS * 4, dtype=np.float32).reshape(ROWS, 4)
 
 @contextmanager
 def refused(error, *words):
-    """It raises just this error, all of these words are in its message, and no thread was started."""
+    """Check that it raises this error with all of these words in its message, and that no thread was started."""
     threads = threading.active_count()
     with pytest.raises(error) as refusal:
         yield refusal
@@ -35,7 +35,7 @@ def refused(error, *words):
 
 
 def npy(array, version=(1, 0)):
-    """The bytes of a .npy file."""
+    """Return the bytes of a .npy file."""
     file = io.BytesIO()
     np.lib.format.write_array(file, array, version)
     return file.getvalue()
@@ -335,7 +335,7 @@ def test_a_step_beyond_all_integers_is_an_error_that_names_it(method):
 
 
 class Rows:
-    """A source whose rows are numbers, but for one."""
+    """Source whose rows are numbers, but for one."""
 
     def __init__(self, usual, odd, place=5):
         self.usual, self.odd, self.place = usual, odd, place
@@ -442,7 +442,7 @@ def test_integers_at_the_limits_of_32_bits_fit():
 
 
 class OwnError(Exception):
-    """An exception that loaderx cannot know."""
+    """Exception that loaderx cannot know."""
 
 
 def failing_hook(batch):
@@ -452,7 +452,7 @@ def failing_hook(batch):
 
 
 class FailingRows(Rows):
-    """A source that raises at one row."""
+    """Source that raises at one row."""
 
     def __init__(self, error):
         super().__init__(1.0, None)
@@ -465,7 +465,7 @@ class FailingRows(Rows):
 
 
 class FailingMany(FailingRows):
-    """A source that reads many rows at once and raises at one of them."""
+    """Source that reads many rows at once and raises at one of them."""
 
     def __getitems__(self, numbers):
         return [self[number] for number in numbers]
@@ -571,7 +571,7 @@ def stopping_hook(batch):
 
 
 class StoppingRows(Rows):
-    """A source that raises StopIteration, as `next` of a file that ended would."""
+    """Source that raises StopIteration, as `next` of a file that ended would."""
 
     def __init__(self):
         super().__init__(1.0, None)
@@ -581,7 +581,7 @@ class StoppingRows(Rows):
 
 
 class StoppingMany(StoppingRows):
-    """The same for many rows at once."""
+    """Same for many rows at once."""
 
     def __getitems__(self, numbers):
         return [self[number] for number in numbers]
@@ -671,7 +671,7 @@ for case, body in json.loads(sys.argv[1]).items():
 
 @pytest.fixture(scope="module")
 def shrunken(tmp_path_factory):
-    """The process that ran all cases."""
+    """Return the process that ran all cases."""
     return subprocess.run(
         [sys.executable, "-c", IN_TURN, json.dumps(SHRINKING)],
         cwd=tmp_path_factory.mktemp("shrinking"),

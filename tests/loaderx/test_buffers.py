@@ -33,7 +33,7 @@ outputs = pytest.mark.parametrize("output", ["numpy", "jax", "sharded"])
 
 @pytest.fixture
 def poisoned(monkeypatch):
-    """Memory is overwritten as soon as it is free."""
+    """Overwrite memory as soon as it is free."""
 
     def poison(lease):
         # Before the weak references to it are cleared, and so before the slab can be leased again.
@@ -99,7 +99,7 @@ def test_memory_is_used_again_only_when_the_last_view_is_gone():
 
 
 def test_free_memory_is_poisoned_where_a_test_asks_for_it(poisoned):
-    """The tests below can fail: who reads memory that was given back reads poison."""
+    """Check that the tests below can fail: memory that was returned to the pool reads as poison."""
     pool = Pool(256, 1)
     array = pool.lease((256,), np.dtype(np.uint8))
     array[:] = 1
@@ -151,7 +151,7 @@ def test_a_pool_whose_lease_was_interrupted_uses_memory_again_as_before(slabs):
 
 @pytest.mark.parametrize("output", ["numpy", "dlpack"])
 def test_no_python_code_runs_when_a_batch_is_dropped(output):
-    """Python prints and drops what is raised in there: the Ctrl-C that should have ended the loop."""
+    """Check for callbacks in Python: an exception in one, such as that of Ctrl-C, is printed and dropped."""
     loader = loader_of(output=output, workers=1)
     calls = []
 
@@ -223,7 +223,7 @@ def test_all_batches_of_an_epoch_can_be_kept(poisoned, output, remainder):
     data = {"image": DATA, "label": np.arange(ROWS)}
     loader = loader_of(data, output, batch_size=7, num_epochs=1, remainder=remainder)
     kept = list(loader)
-    with pytest.warns(UserWarning, match="walked through again"):
+    with pytest.warns(UserWarning, match="iterated again"):
         churn(loader)
     assert len(kept) == 23
     for step, batch in enumerate(kept):
@@ -385,10 +385,10 @@ def test_donated_batches_spoil_nothing(poisoned, output):
 def test_a_donated_batch_is_not_the_one_that_another_iterator_holds(poisoned):
     double = jax.jit(lambda batch: batch * 2, donate_argnums=0)
     loader = loader_of(output="jax")
-    with iter(loader) as ahead, iter(loader) as behind:
+    with iter(loader) as ahead, iter(loader) as late:
         for step in range(20):
             doubled = double(next(ahead))
-            np.testing.assert_array_equal(next(behind), DATA[loader.indices(step)])
+            np.testing.assert_array_equal(next(late), DATA[loader.indices(step)])
             np.testing.assert_array_equal(doubled, 2 * DATA[loader.indices(step)])
 
 
@@ -397,7 +397,7 @@ def test_a_donated_batch_is_not_the_one_that_another_iterator_holds(poisoned):
 
 @pytest.fixture
 def slabs(monkeypatch):
-    """Counts slabs by their size: how many there are, were made, and were there at most at one time."""
+    """Count slabs by their size: existing, made, and the most at one time."""
 
     alive, made, most = collections.defaultdict(set), collections.Counter(), collections.Counter()
 

@@ -1,4 +1,4 @@
-"""Compiled kernels are kept on disk: used by the next process, never stale, and never needed."""
+"""Cache of compiled kernels on disk: used by the next process, never stale, and never needed."""
 
 import functools
 import json
@@ -58,7 +58,7 @@ def copy_tree(source, target, ignore=None):
 
 @pytest.fixture(scope="module")
 def first_run(tmp_path_factory):
-    """A copy of the library after its first run, and what that run gave."""
+    """Return a copy of the library after its first run, and what that run gave."""
     folder = tmp_path_factory.mktemp("compiled") / "tree"
     copy_tree(REPOSITORY, folder, shutil.ignore_patterns("__pycache__"))
     return folder, run(folder, SHUFFLED)
@@ -66,18 +66,18 @@ def first_run(tmp_path_factory):
 
 @pytest.fixture
 def tree(first_run, tmp_path):
-    """A copy of the library with no kernel compiled in it."""
+    """Return a copy of the library with no kernel compiled in it."""
     return copy_tree(first_run[0], tmp_path / "tree", shutil.ignore_patterns("*.nbc"))
 
 
 @pytest.fixture
 def compiled_tree(first_run, tmp_path):
-    """A copy of the library with its kernels compiled: the cache does not depend on the path."""
+    """Return a copy of the library with its kernels compiled: the cache does not depend on the path."""
     return copy_tree(first_run[0], tmp_path / "tree")
 
 
 def run(tree, more="", preparation="", **environment):
-    """What a new process gets from the library in `tree`, away from the caches of the user and of other tests."""
+    """Run the library in `tree` in a new process, without the caches of the user and of other tests."""
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -100,7 +100,7 @@ def run(tree, more="", preparation="", **environment):
 
 
 def check_batch(result):
-    """The batch is that of this process, and of these rows."""
+    """Check that the batch equals that of this process, and that it has these rows."""
     keys = np.empty(4, np.uint32)
     feistel.round_keys(np.uint64(7), keys)
     assert result["keys"] == keys.tolist()
@@ -155,7 +155,7 @@ def block(tree):
 
 
 def below_a_file(tmp_path):
-    """A path that nobody can create."""
+    """Return a path that nobody can create."""
     file = tmp_path / "file"
     file.write_text("not a folder")
     return str(file / "folder")
@@ -254,7 +254,7 @@ def test_a_file_that_is_damaged_or_open_to_others_costs_a_compilation_and_not_th
 
 
 def test_code_in_a_folder_that_others_may_write_to_is_not_loaded(compiled_tree, tmp_path):
-    """The user's own folder serves instead."""
+    """Check that the user's own folder is used instead."""
     cache = str(tmp_path / "own")
     (compiled_tree / "kernels" / "__pycache__").chmod(0o775)
     check_compiled(run(compiled_tree, LOADERX_CACHE_DIR=cache))
@@ -270,13 +270,13 @@ def test_a_kernel_is_compiled_anew_when_one_that_it_calls_changes(first_run, com
     text = source.read_text()
     statement = "return threefry(np.uint64(key), np.uint64(number))"
     assert text.count(statement) == 1
-    # Longer than it was: Python itself tells sources apart by size and by the second they were written in.
+    # Longer than before: Python itself tells sources apart by size and by the second they were written in.
     source.write_text(text.replace(statement, f"{statement} ^ np.uint64(0x0123456789ABCDEF)"))
 
     after = run(compiled_tree, more)
 
     assert after["folded"] == before["folded"] ^ 0x0123456789ABCDEF
-    # `round_keys` did not change; `fold`, which it calls, stands in another file.
+    # `round_keys` did not change; `fold`, which it calls, is in another file.
     changed = np.array([0x89ABCDEF, 0x01234567, 0x89ABCDEF, 0x01234567])
     assert after["keys"] == (np.array(before["keys"]) ^ changed).tolist()
     if more:

@@ -1,4 +1,4 @@
-"""An iterator is an item of an Orbax checkpoint like a Flax model, and all items of a step go together."""
+"""Orbax checkpoints: an iterator is an item like a Flax model, and all items of a step are saved together."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def loader_of(rows=ROWS, **options):
 
 
 def rows_of(rows=ROWS, **options):
-    """Batches that hold the numbers of their rows."""
+    """Return batches that hold the numbers of their rows."""
     defaults = {"batch_size": 4, "seed": 1, "workers": 2, "output": "numpy"}
     return DataLoader(np.arange(rows), **(defaults | options))
 
@@ -74,7 +74,7 @@ def restore(manager, step, *arguments, **options):
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
 def open_manager(request, tmp_path):
-    """Makes managers of one folder, as programs that are started again do."""
+    """Return a function that opens managers of one folder, like a program that is started again."""
 
     def open_again(**options):
         return ocp.CheckpointManager(

@@ -1,4 +1,4 @@
-"""A batch is a function of (data, configuration, step): threads and prefetching never show in it."""
+"""Determinism: a batch is a function of (data, configuration, step), not of threads and prefetching."""
 
 import functools
 import itertools
@@ -15,12 +15,12 @@ pytestmark = pytest.mark.timeout(20)
 ROWS = 150
 BATCH = 64
 STEPS = 5  # more than two epochs
-CREWS = [
+POOLS = [
     {"workers": workers, "prefetch": prefetch}
     for workers, prefetch in itertools.product([1, 2, 4], [1, 4])
 ]
 crews = pytest.mark.parametrize(
-    "crew", CREWS, ids=lambda crew: "workers{workers}-prefetch{prefetch}".format(**crew)
+    "pool", POOLS, ids=lambda pool: "workers{workers}-prefetch{prefetch}".format(**pool)
 )
 
 VALUES = np.random.default_rng(0).integers(0, 256, (ROWS, 16 * 1024), np.uint8)
@@ -29,12 +29,12 @@ LABELS = np.arange(ROWS) * 3 - 100
 
 @pytest.fixture(autouse=True)
 def _divided(monkeypatch):
-    """A batch of these is divided into parts, one for each worker of the largest crew."""
+    """Divide batches of these rows into parts, one for each worker of the largest pool."""
     monkeypatch.setattr(scheduler, "COPIED_BYTES_PER_PART", BATCH * VALUES[0].nbytes // 4)
 
 
 class Rows:
-    """A user's own data set, read row by row."""
+    """Source of a user, read row by row."""
 
     def __len__(self):
         return ROWS
@@ -44,7 +44,7 @@ class Rows:
 
 
 class ManyRows(Rows):
-    """The same, read many rows at a time."""
+    """Source of a user, read many rows at a time."""
 
     def __getitems__(self, rows):
         return {"image": VALUES[rows, :100], "label": LABELS[rows]}
@@ -72,7 +72,7 @@ SOURCES = {
 
 
 def taken(loader, steps=STEPS):
-    """The first batches as NumPy arrays, leaf by leaf."""
+    """Return the first batches as NumPy arrays, leaf by leaf."""
     with iter(loader) as iterator:
         return [
             [np.array(leaf) for leaf in jax.tree.leaves(batch)]
@@ -89,7 +89,7 @@ def assert_identical(batches, expected):
 
 @pytest.fixture
 def divided(monkeypatch):
-    """Small batches are divided among the workers as large ones are."""
+    """Divide small batches among the workers like large ones."""
     monkeypatch.setattr(scheduler, "COPIED_BYTES_PER_PART", 1024)
 
 
@@ -101,21 +101,21 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("output", ["numpy", "jax"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_batches_are_bit_identical_for_any_crew(divided, folder, source, output):
-    def batches_of(crew):
+    def batches_of(pool):
         data = SOURCES[source](folder)
-        return taken(DataLoader(data, batch_size=BATCH, seed=5, output=output, **crew))
+        return taken(DataLoader(data, batch_size=BATCH, seed=5, output=output, **pool))
 
-    expected = batches_of(CREWS[0])
+    expected = batches_of(POOLS[0])
     assert any(np.any(a != b) for a, b in zip(expected[0], expected[1], strict=True))
-    for crew in CREWS[1:]:
-        assert_identical(batches_of(crew), expected)
+    for pool in POOLS[1:]:
+        assert_identical(batches_of(pool), expected)
 
 
 @crews
 @pytest.mark.parametrize("output", ["numpy", "jax"])
-def test_batches_hold_the_rows_that_the_loader_names(divided, output, crew):
+def test_batches_hold_the_rows_that_the_loader_names(divided, output, pool):
     data = {"image": VALUES, "label": LABELS}
-    loader = DataLoader(data, batch_size=BATCH, output=output, transform=darken, **crew)
+    loader = DataLoader(data, batch_size=BATCH, output=output, transform=darken, **pool)
     label_type = np.int64 if output == "numpy" else np.int32
     expected = [
         [VALUES[rows] // 2, LABELS[rows].astype(label_type)]
@@ -126,10 +126,10 @@ def test_batches_hold_the_rows_that_the_loader_names(divided, output, crew):
 
 @crews
 @pytest.mark.parametrize("remainder", ["straddle", "keep", "drop", "pad"])
-def test_any_batch_can_be_had_by_its_step(divided, remainder, crew):
+def test_any_batch_can_be_had_by_its_step(divided, remainder, pool):
     data = {"image": VALUES[:, :10], "label": LABELS}
     options = {"batch_size": BATCH, "num_epochs": 3, "remainder": remainder, "output": "numpy"}
-    loader = DataLoader(data, **options, **crew)
+    loader = DataLoader(data, **options, **pool)
     walked = taken(loader, len(loader))
     assert len(walked) == len(loader)
     for step in np.random.default_rng(0).permutation(len(loader)):
@@ -152,15 +152,15 @@ def test_a_batch_picked_while_an_iterator_runs_disturbs_neither(divided):
 def test_batches_large_enough_to_be_divided_are_bit_identical_too():
     row = 4 * scheduler.COPIED_BYTES_PER_PART // BATCH
     values = np.random.default_rng(0).integers(0, 256, (ROWS, row), np.uint8)
-    for crew in CREWS:
-        loader = DataLoader(values, batch_size=BATCH, output="numpy", **crew)
+    for pool in POOLS:
+        loader = DataLoader(values, batch_size=BATCH, output="numpy", **pool)
         with iter(loader) as iterator:
             for step, batch in enumerate(itertools.islice(iterator, 3)):
                 np.testing.assert_array_equal(batch, values[loader.indices(step)])
 
 
 def test_one_batch_is_read_in_parts_by_several_threads():
-    """What makes the tests above tests of anything."""
+    """Check the premise of the tests above."""
     sizes = []
 
     class Recorded(ManyRows):

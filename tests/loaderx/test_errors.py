@@ -1,4 +1,4 @@
-"""What loaderx raises is caught as a LoaderxError, or as the built-in that it is a kind of."""
+"""Exceptions of loaderx are caught as a LoaderxError, or as the built-in that they derive from."""
 
 import pickle
 

@@ -95,7 +95,7 @@ class Squares:
 
 
 class Scaled(NPDataset):
-    """A source of a user, with arguments and attributes of its own."""
+    """Source of a user, with arguments and attributes of its own."""
 
     def __init__(self, path, factor):
         super().__init__(path)
@@ -106,7 +106,7 @@ class Scaled(NPDataset):
 
 
 class OwnSource(Source):
-    """A source of a user from scratch."""
+    """Source of a user from scratch."""
 
     spec = Spec((), np.int64)
 
@@ -437,7 +437,7 @@ def test_a_subclass_keeps_its_attributes_and_its_constructor_is_not_called(tmp_p
 
 
 class Named(DataLoader):
-    """A loader of a user, with an argument of its own."""
+    """Loader of a user, with an argument of its own."""
 
     def __init__(self, name, *arguments, **options):
         super().__init__(*arguments, **options)
@@ -537,7 +537,7 @@ def test_devices_stay_in_their_process_and_are_shared_by_copies():
 
 @pytest.fixture
 def compiled_in_half_the_time():
-    """What JAX compiles meanwhile is compiled sooner and slower."""
+    """Let JAX compile sooner, and with less optimisation."""
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
@@ -553,7 +553,7 @@ def test_a_device_loader_is_pickled_with_its_data():
         jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
-# One of every op; those that the names of the package do not stand for have none.
+# One of every op. Ops without a public name have none.
 OPS = [
     T.Affine(), T.AugMix(), T.AutoContrast(), T.Brightness(0.2), T.CLAHE(), T.Cast("int32"), T.CenterCrop(4),
     T.AutoAugment("svhn"), T.D4(), T.RandomOrder(T.Invert(), T.RandomFlip()), T.SomeOf(1, T.Invert(), T.RandomFlip()),
@@ -584,7 +584,7 @@ OPS = [
 
 
 def same_state(one, other):
-    """Whether two ops hold the same, down to the arrays."""
+    """Return whether two ops are equal, down to the arrays."""
     assert type(one) is type(other)
     if isinstance(one, T.Transform | T.Views | T.Choice):
         return one.__dict__.keys() == other.__dict__.keys() and all(
@@ -641,7 +641,7 @@ def test_a_pipeline_is_copied_and_compiles_anew():
 
 
 def refusal_of_divided_data():
-    """What is said if a loader of data on several devices, if there are any, is pickled."""
+    """Return the message of pickling a loader of data on several devices, if there are any."""
     mesh = jax.make_mesh((jax.device_count(),), ("data",))
     data = jax.device_put(np.arange(8), NamedSharding(mesh, PartitionSpec("data")))
     try:
@@ -679,7 +679,7 @@ def in_another_process(method, folder):
 
 @pytest.fixture(scope="module")
 def spawned(tmp_path_factory):
-    """The process that is spawned has two devices."""
+    """Spawn a process that has two devices."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
         return in_another_process("spawn", tmp_path_factory.mktemp("spawned"))

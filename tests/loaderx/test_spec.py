@@ -1,4 +1,4 @@
-"""A Spec is the shape and dtype of one row; JAX without x64 halves what has 64 bits."""
+"""Spec: shape and dtype of one row; JAX without x64 narrows 64-bit dtypes."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""A batch has the structure of the data set: dict, tuple or one array, with a mask where it is padded."""
+"""Structure of a batch: that of the data set, dict, tuple or one array, with a mask if it is padded."""
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ LABELS = values((ROWS,), "i8")
 
 
 class Rows:
-    """A Python object whose rows have a structure of their own."""
+    """Python object whose rows have a structure of their own."""
 
     def __init__(self, structure):
         self.structure = structure

@@ -1,4 +1,4 @@
-"""Transforms through a loader: what a user types works, draws belong to samples, and threads never show."""
+"""Transforms in a loader: spellings of users, random draws for each sample, and no effect of threads."""
 
 import functools
 import itertools
@@ -19,7 +19,7 @@ STEPS = 4  # more than two epochs
 SIZE = 16
 IMAGES = np.random.default_rng(0).integers(0, 256, (ROWS, SIZE, SIZE, 3), np.uint8)
 LABELS = np.arange(ROWS) % 10
-CREWS = [
+POOLS = [
     {"workers": workers, "prefetch": prefetch}
     for workers, prefetch in itertools.product([1, 2, 4], [1, 4])
 ]
@@ -36,7 +36,7 @@ def channel_gain(x, rng, amount):
 
 @lx.transform
 def draw(x, rng, place=0):
-    """One draw, where a test can see it."""
+    """Write one draw to the sample, for tests."""
     x[place] = rng.random()
 
 
@@ -48,7 +48,7 @@ def refuse_negative(x):
 
 
 def taken(loader, steps=STEPS, state=None):
-    """Batches as NumPy arrays, leaf by leaf."""
+    """Return batches as NumPy arrays, leaf by leaf."""
     with iter(loader) as iterator:
         if state is not None:
             iterator.set_state(state)
@@ -92,7 +92,7 @@ def test_the_first_program_of_the_readme(tmp_path, monkeypatch):
 
 
 def is_crop_of(image, sample, mean, std):
-    """Whether a sample is one of the 9 x 9 crops of the padded image, mirrored or not, and normalised."""
+    """Return whether a sample is one of the 9 x 9 crops of the padded image, mirrored or not, and normalised."""
     padded = np.pad(image, ((4, 4), (4, 4), (0, 0))).astype(np.float32) / 255
     padded = (padded - np.float32(mean)) / np.float32(std)
     crops = (
@@ -161,7 +161,7 @@ def expected_batches(chain, output):
 
 @pytest.fixture
 def divided(monkeypatch):
-    """Batches as small as these are divided into parts too, one for each worker."""
+    """Divide also batches as small as these into parts, one for each worker."""
     monkeypatch.setattr(scheduler, "TRANSFORMED_BYTES_PER_PART", 1024)
 
 
@@ -171,9 +171,9 @@ def divided(monkeypatch):
 def test_batches_are_bit_identical_for_any_crew(chain, output):
     expected = expected_batches(chain, output)
     assert np.any(expected[0][0] != expected[1][0])
-    for crew in CREWS[1:]:
-        loader = loader_of(CHAINS[chain], output=output, **crew)
-        assert loader._builder.planner.scheduler.parts(BATCH) == crew["workers"]
+    for pool in POOLS[1:]:
+        loader = loader_of(CHAINS[chain], output=output, **pool)
+        assert loader._builder.planner.scheduler.parts(BATCH) == pool["workers"]
         assert_identical(taken(loader), expected)
 
 
@@ -187,7 +187,7 @@ def test_numpy_and_jax_get_the_same_numbers():
 
 
 def test_samples_of_one_batch_are_transformed_by_several_threads():
-    """What makes the tests above tests of anything: the crew does share one batch."""
+    """Check the premise of the tests above: the workers do share one batch."""
     barrier = threading.Barrier(1)
 
     def meet(x):
@@ -226,8 +226,8 @@ def test_a_resumed_stream_goes_on_with_the_same_draws(chain):
     with iter(loader_of(CHAINS[chain], output="numpy")) as iterator:
         next(iterator), next(iterator)
         state = json.loads(json.dumps(iterator.get_state()))
-    for crew in ({"workers": 1, "prefetch": 1}, {"workers": 4, "prefetch": 4}):
-        resumed = taken(loader_of(CHAINS[chain], output="numpy", **crew), 2, state)
+    for pool in ({"workers": 1, "prefetch": 1}, {"workers": 4, "prefetch": 4}):
+        resumed = taken(loader_of(CHAINS[chain], output="numpy", **pool), 2, state)
         assert_identical(resumed, walked[2:])
 
 
@@ -237,7 +237,7 @@ ZEROS = np.zeros((6, 2))
 
 
 def draws_of(transforms, fields=("a",), steps=3, **options):
-    """What the samples of some batches draw, field by field."""
+    """Return the draws of the samples of some batches, field by field."""
     data = dict.fromkeys(fields, ZEROS)
     options = {"batch_size": 6, "shuffle": False, "seed": 1, "output": "numpy", **options}
     batches = taken(lx.DataLoader(data, transforms=transforms, **options), steps)

@@ -1,4 +1,4 @@
-"""Plain arrays go the short way into a batch, and the batch is the same as by the long one."""
+"""Shuffled gather: plain arrays go into a batch by the fast path, and the batch is the same as by the general one."""
 
 import gc
 import weakref
@@ -16,7 +16,7 @@ LABELS = np.arange(ROWS, dtype=np.int32)
 
 @pytest.fixture
 def ways(monkeypatch):
-    """Counts the parts of batches that go the short way."""
+    """Count the parts of batches that go by the fast path."""
     taken = []
     fill = shuffled_gather.ShuffledGather.fill
 
@@ -34,7 +34,7 @@ def loader_of(**options):
 
 
 @pytest.mark.parametrize("options", [{}, {"workers": 1}, {"batch_size": 1}, {"batch_size": 103}])
-def test_the_short_way_leads_to_the_same_batches(ways, monkeypatch, options):
+def test_the_fast_path_leads_to_the_same_batches(ways, monkeypatch, options):
     loader = loader_of(**options)
     batches = [loader.batch(step) for step in range(20)]
     assert ways
@@ -58,7 +58,7 @@ def test_the_short_way_leads_to_the_same_batches(ways, monkeypatch, options):
         ({"transforms": {"image": [lx.transforms.ToFloat()]}}, False),
     ],
 )
-def test_who_goes_the_short_way(ways, options, short):
+def test_which_data_goes_the_fast_path(ways, options, short):
     loader_of(**options).batch(0)
     assert bool(ways) == short
 
@@ -73,7 +73,7 @@ def test_batches_over_the_end_of_an_epoch_and_padded_ones_go_the_long_way(ways):
     assert int(padded["mask"].sum()) == ROWS % 16
 
 
-def test_parts_of_a_large_batch_go_the_short_way(ways, monkeypatch):
+def test_parts_of_a_large_batch_go_the_fast_path(ways, monkeypatch):
     monkeypatch.setattr(scheduler, "COPIED_BYTES_PER_PART", 64)
     loader = loader_of(workers=3)
     batch = loader.batch(0)
@@ -89,7 +89,7 @@ def test_strided_rows_and_narrowed_numbers_go_the_long_way(ways):
     assert ways == []
 
 
-def test_every_second_row_of_an_array_goes_the_short_way(ways):
+def test_every_second_row_of_an_array_goes_the_fast_path(ways):
     half = IMAGES[::2]
     loader = lx.DataLoader(half, batch_size=8, output="numpy")
     assert np.array_equal(loader.batch(1), half[loader.indices(1)])

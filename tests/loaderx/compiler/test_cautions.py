@@ -1,4 +1,4 @@
-"""Values on another scale than an op takes them for are warned of, once, in the line of the user."""
+"""Warnings about values on another scale than an op expects: once, at the line of the user."""
 
 import warnings
 
@@ -14,7 +14,7 @@ MEAN, STD = [123.7, 116.3, 103.5], [58.4, 57.1, 57.4]
 
 
 def warned_of(samples, *ops):
-    """What a loader with these ops warns of."""
+    """Return the warnings of a loader with these ops."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         lx.DataLoader(samples, transforms=list(ops))

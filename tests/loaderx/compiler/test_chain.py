@@ -1,4 +1,4 @@
-"""The ops of one field run in their order, whatever kind they are of; Python functions and mixing have their place."""
+"""Chain: the ops of one field run in their order, compiled ops, Python functions and mixing alike."""
 
 import functools
 import math
@@ -166,7 +166,7 @@ def test_a_function_that_gives_another_shape_later_is_named():
     loader = lx.DataLoader(ROWS, transforms=[whole_or_not], **options)
     with iter(loader) as iterator:
         np.testing.assert_array_equal(next(iterator), ROWS[:2].astype(np.int64), strict=True)
-        with pytest.raises(lx.TransformError, match="whole_or_not gave float32") as refusal:
+        with pytest.raises(lx.TransformError, match="whole_or_not returned float32") as refusal:
             next(iterator)
     assert any("rows [2, 3]" in note for note in refusal.value.__notes__)
 

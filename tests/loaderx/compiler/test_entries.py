@@ -1,4 +1,4 @@
-"""What a user writes as `transforms` is checked when the loader is built: fields, ops, and what fits what."""
+"""Entries of `transforms` are checked when the loader is built: fields, ops, and whether they fit each other."""
 
 import functools
 
@@ -29,7 +29,7 @@ def loader_of(transforms, data=None, **options):
 
 
 def refused(transforms, *words, data=None):
-    """It raises an ArgumentError, and all of these words are in its message or in its notes."""
+    """Check that it raises an ArgumentError with all of these words in its message or its notes."""
     with pytest.raises(lx.ArgumentError) as refusal:
         loader_of(transforms, data)
     text = "\n".join([str(refusal.value), *getattr(refusal.value, "__notes__", [])])
@@ -143,7 +143,7 @@ def test_ops_see_what_the_entries_before_left_of_their_field():
     assert (batch["image"].shape, batch["image"].dtype) == ((4, 3, 4, 4), np.float32)
     assert (batch["label"].shape, batch["label"].dtype) == ((4, 4), np.float32)
     assert "image: float32[3, 4, 4]" in repr(loader)
-    # The other way round the first entry finds no one-hot labels.
+    # In the other order the first entry finds no one-hot labels.
     refused(
         {("image", "label"): [T.MixUp(0.5)], "image": [T.ToFloat()], "label": [T.OneHot(4)]},
         "MixUp",

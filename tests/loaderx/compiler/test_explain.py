@@ -1,4 +1,4 @@
-"""`loader.explain()` is a table: op by op what it takes, gives and costs, and how it is run."""
+"""Table of `loader.explain()`: input, output, time and way of running of each op."""
 
 import re
 
@@ -57,9 +57,9 @@ def test_the_table_has_a_line_for_every_op(cache):
     ]
     nanoseconds = {row[1]: int(row[5].replace(",", "")) for row in rows}
     assert all(0 < value < 1e7 for value in nanoseconds.values())
-    # What is slow is seen at a glance.
+    # Slow ops are marked.
     assert nanoseconds["brighten"] > 2 * nanoseconds["halve"]
-    # Columns stand below each other.
+    # Columns are aligned.
     starts = [line.index("compiled" if "compiled" in line else "Python") for line in lines[2:-2]]
     assert set(starts) == {lines[0].index("how")}
 

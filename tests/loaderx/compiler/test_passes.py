@@ -1,4 +1,4 @@
-"""A pass is what its op is now: never old code from the disk or from memory, and never in need of the disk."""
+"""Cache of passes: never stale code from the disk or from memory, and never in need of the disk."""
 
 import importlib
 import os
@@ -27,7 +27,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def built(*transforms, samples=ZEROS):
-    """What a chain makes of samples, and whether its passes came from the disk, as in a new process."""
+    """Return the result of a chain, and whether its passes came from the disk, as in a new process."""
     passes._LOADED.clear()
     run = lx.pipeline(list(transforms))
     out = run(samples)
@@ -37,7 +37,7 @@ def built(*transforms, samples=ZEROS):
 
 
 def module(source, **values):
-    """The names of a module with this source."""
+    """Execute a module with this source; return its names."""
     names = {"__name__": __name__, "lx": lx, "numba": numba, "np": np, **values}
     exec(source, names)
     return names
@@ -78,7 +78,7 @@ def test_a_pass_is_loaded_when_nothing_changed_and_a_change_is_seen_at_once(cach
     names["LEVEL"] = 20.0
     check_built(221, False, names)
     check_built(221, True, module(OP, LEVEL=20.0, OWN=200.0))
-    # And the user's own function is still what it was.
+    # And the user's own function is unchanged.
     assert names["helper"](1.0) == names["inner"](1.0) + 1
     # A helper.
     names["helper"] = numba.njit(lambda value: value - 1)
@@ -134,7 +134,7 @@ def op(x):
     i = 0
     x[i] = {use}
 """
-# What Numba finds by itself, or has compiled before: {value} is what it computes.
+# Code that Numba finds by itself, or has compiled before: it computes {value}.
 EXTENSIONS = {
     "an overload": (
         """

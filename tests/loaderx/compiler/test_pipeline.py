@@ -1,4 +1,4 @@
-"""`pipeline`: a chain as a function of an array, with the same results as in a loader."""
+"""Pipeline: a chain as a function of an array, with the same results as in a loader."""
 
 import doctest
 import threading
@@ -279,7 +279,7 @@ def test_one_sample_is_written_to_its_array():
 
 
 def bad_outs():
-    """Arrays that cannot hold ten results, and what is said about them."""
+    """Return arrays that cannot hold ten results, and the messages about them."""
     good = np.zeros((10, 6, 5, 3), np.float32)
     read_only = good.copy()
     read_only.flags.writeable = False
@@ -330,7 +330,7 @@ def test_as_many_positions_as_rows_are_needed(positions):
 
 @pytest.fixture(params=["regions", "own threads"])
 def in_parts(request, monkeypatch):
-    """Have chains run in up to four parts, in each of the two ways; the parts are listed."""
+    """Run chains in up to four parts, in each of the two ways; list the parts."""
     process = threads.ProcessThreads(forked=True)
     process._regions = request.param == "regions"
     monkeypatch.setattr(threads, "_current", [process])

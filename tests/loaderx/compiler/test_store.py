@@ -1,4 +1,4 @@
-"""Passes on disk: compiled by one process and loaded by all others, bounded in size, and never in the way."""
+"""Cache of passes on disk: compiled by one process, loaded by all others, bounded in size, never a source of errors."""
 
 import json
 import os
@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 @pytest.fixture
 def nowhere(tmp_path):
-    """A path that nobody can create, root included."""
+    """Return a path that nobody can create, root included."""
     (tmp_path / "file").write_text("not a folder")
     return str(tmp_path / "file" / "folder")
 
@@ -72,7 +72,7 @@ def environment(tmp_path):
 
 
 def start(tmp_path, program):
-    """A new process that runs a program from a file."""
+    """Start a new process that runs a program from a file."""
     file = tmp_path / "program.py"
     if not file.exists() or file.read_text() != program:
         file.write_text(program)
@@ -98,7 +98,7 @@ def run(tmp_path, program):
 
 
 def in_this_process(definition=DEFINITION):
-    """The same in this process, which has nothing in memory: what it takes from the disk is what others would."""
+    """Run the definition in this process, with no passes in memory: it loads from the disk like a new process."""
     names = {"__name__": __name__}
     exec(definition, names)
     passes._LOADED.clear()
@@ -112,7 +112,7 @@ def in_this_process(definition=DEFINITION):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """The folder of compiled ops of this process."""
+    """Return the folder of compiled ops of this process."""
     monkeypatch.setenv("LOADERX_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -192,7 +192,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory):
-    """What four processes, one after the other, get of transforms whose files change in between."""
+    """Return the results of four processes in sequence, for transforms whose files change in between."""
     folder = tmp_path_factory.mktemp("changes")
     (folder / "package").mkdir()
     sources = {
@@ -201,7 +201,7 @@ def processes(tmp_path_factory):
         "overloaded.py": OVERLOAD,
         **{f"{name}.py": DEFINITION for name in LIKE_PYTHON},
     }
-    # Longer than they were: Python itself tells sources apart by size and by the second they were written in.
+    # Longer than before: Python itself tells sources apart by size and by the second they were written in.
     tools = PACKAGE["package/tools.py"].replace("value + 1", "value + 1 + 1")
     changes = [
         sources,
@@ -213,7 +213,7 @@ def processes(tmp_path_factory):
             "package/config.py": "LEVEL = 20.00\n",
             "overloaded.py": OVERLOAD.replace("10.0", "20.00"),
         },
-        # What lies in other lines of the file does not count.
+        # Other lines of the file do not count.
         {"package/tools.py": "# A remark.\n\n" + tools},
     ]
     results = []
@@ -225,7 +225,7 @@ def processes(tmp_path_factory):
 
 
 def history(processes, name):
-    """What a transform gave in each process, and whether its pass was loaded."""
+    """Return the result of a transform in each process, and whether its pass was loaded."""
     results = [result[name] for result in processes[1]]
     for found in results:
         assert len(set(found["result"])) == 1
@@ -274,7 +274,7 @@ def test_a_stopped_process_does_not_stop_others(cache, monkeypatch, caplog):
 
 
 class Trace:
-    """Leaves a trace when it is unpickled."""
+    """Object that leaves a trace when it is unpickled."""
 
     def __init__(self, folder):
         self._folder = folder

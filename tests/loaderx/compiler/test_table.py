@@ -1,4 +1,4 @@
-"""Ops are compiled once: no other order, size, parameter or policy of ops that were used compiles anything."""
+"""Tables: ops are compiled once, for all orders, sizes, parameters and policies."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ WHOLE = [CROP, FLIP, JITTER, BLUR, NORMALIZE]
 
 @pytest.fixture
 def compilations(monkeypatch):
-    """The functions that are compiled or loaded from now on."""
+    """Return the functions that are compiled or loaded from now on."""
     made = []
     original = passes._compile
 
@@ -53,7 +53,7 @@ def test_policies_are_nested_as_deep_as_there_are_counters():
     for _ in range(16):
         op = T.RandAugment(1, ops=[op])
     assert lx.pipeline([op])(IMAGES).shape == IMAGES.shape
-    with pytest.raises(lx.ArgumentError, match="may be inside of one another 16 deep at most"):
+    with pytest.raises(lx.ArgumentError, match="may be nested at most 16 deep"):
         lx.pipeline([T.RandAugment(1, ops=[op])])(IMAGES)
 
 

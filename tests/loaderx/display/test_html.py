@@ -1,4 +1,4 @@
-"""A notebook shows what a loader, a source and a pipeline are, whatever they are made of, and reads next to nothing."""
+"""HTML representations of loaders, sources and pipelines of all kinds, which read very little data."""
 
 import base64
 import io
@@ -19,7 +19,7 @@ LABELS = np.arange(40, dtype=np.int32)
 
 
 class Balance(HTMLParser):
-    """Fails where elements are not closed in the order they were opened in."""
+    """Parser that fails where elements are not closed in the order they were opened in."""
 
     def __init__(self):
         super().__init__()
@@ -38,7 +38,7 @@ class Balance(HTMLParser):
 
 
 def shown(value):
-    """The text of a representation that was checked, and its pictures."""
+    """Check a representation; return its text and its pictures."""
     html = value._repr_html_()
     parser = Balance()
     parser.feed(html)
@@ -120,7 +120,7 @@ def test_the_bottleneck_is_shown_while_somebody_iterates_and_nothing_is_measured
 
 
 class Counting:
-    """Rows in Python, and which of them were asked for."""
+    """Source in Python that notes which rows are read."""
 
     def __init__(self, fails=False):
         self.asked = []

@@ -1,4 +1,4 @@
-"""A cache of what XLA compiles for tests of the device: half of their time."""
+"""Cache of compiled XLA programs for the tests on the device: half of their time."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""`as_callback`: batches of a DataLoader inside jit and scan, in order, and its errors."""
+"""Callback: batches of a DataLoader inside jit and scan, in order, and its errors."""
 
 import re
 import threading
@@ -19,7 +19,7 @@ def loader_of(**options):
 
 
 def taken(stream, steps):
-    """A jitted function that takes some batches in a scan."""
+    """Return a jitted function that takes some batches in a scan."""
 
     @jax.jit
     def run(total):
@@ -70,7 +70,7 @@ def test_two_batches_of_one_step_are_taken_in_order():
     loader = loader_of()
     with loader.as_callback() as stream:
         first, second = jax.jit(lambda: (stream()["x"], stream()["x"]))()
-        # Also without that the CPU happens to take them in order; others need not.
+        # Without `ordered` the CPU happens to keep the order, too; other devices need not.
         assert "Ordered" in str(jax.make_jaxpr(stream)().effects)
     assert np.array_equal(first, loader.batch(0)["x"])
     assert np.array_equal(second, loader.batch(1)["x"])
@@ -127,7 +127,7 @@ def test_a_stream_whose_last_batch_is_short_is_refused(options):
 
 
 class Hook:
-    """Gives batches as they are three times, and then does something else."""
+    """Hook that returns three batches unchanged, and then does something else."""
 
     def __init__(self, then):
         self.calls, self.then = 0, then
@@ -182,7 +182,7 @@ def loaderx_threads():
 
 def test_a_closed_stream_has_no_threads_left():
     before = loaderx_threads()
-    # In order: what is shuffled and small is built by who asks for it.
+    # Not shuffled: small shuffled batches are built inline.
     stream = loader_of(workers=2, shuffle=False).as_callback()
     jax.block_until_ready(jax.jit(stream)())
     assert len(loaderx_threads() - before) == 2

@@ -25,7 +25,7 @@ jax.monitoring.register_event_duration_secs_listener(
 
 
 def programs_compiled():
-    """How many programs XLA has compiled in this process."""
+    """Return the number of programs that XLA has compiled in this process."""
     return COMPILED.count("/jax/core/compile/backend_compile_duration")
 
 
@@ -34,7 +34,7 @@ def rows_of(batch):
 
 
 def walk(loader, state, steps):
-    """Batches, and the state behind them."""
+    """Return batches, and the state after them."""
     batches = []
     for _ in range(steps):
         batch, state = loader.next(state)
@@ -385,7 +385,7 @@ X = {"x": np.arange(10)}
         (X, {"seed": 2**64}, r"`seed` \(=\d+\) must be an integer from 0"),
         (X, {"seed": 1.5}, r"`seed` \(=1.5\) must be an integer"),
         (X, {"shuffle": "yes"}, r"`shuffle` \(='yes'\) must be True or False"),
-        (X, {"transforms": [3]}, r"`transforms` has 3; a DeviceLoader takes a list of ops"),
+        (X, {"transforms": [3]}, r"`transforms` has 3; it must be a list of ops"),
     ],
 )
 def test_bad_arguments_are_refused(data, options, message):
@@ -394,7 +394,7 @@ def test_bad_arguments_are_refused(data, options, message):
 
 
 class SmallDevice:
-    """A device with a gigabyte, of which three quarters are taken."""
+    """Device with a gigabyte, of which three quarters are taken."""
 
     def memory_stats(self):
         return {"bytes_limit": 10**9, "bytes_in_use": 75 * 10**7}
@@ -445,7 +445,7 @@ def test_a_state_of_another_loader_is_refused():
     ):
         with pytest.raises(StateError, match=message):
             call()
-    with pytest.raises(StateError, match=r"must be what `init\(\)` or `next\(\)` gave"):
+    with pytest.raises(StateError, match=r"must be what `init\(\)` or `next\(\)` returned"):
         loader.next({"position": 0})
 
 
@@ -463,7 +463,7 @@ def test_a_state_of_another_host_is_refused():
                 call({**host, **changed})
     with pytest.raises(StateError, match="of seed 3, that of the host of 4"):
         loader.state_to(state, {**host, "seed": 4})
-    with pytest.raises(StateError, match=r"must be what `get_state\(\)` of an iterator gave"):
+    with pytest.raises(StateError, match=r"must be what `get_state\(\)` of an iterator returned"):
         loader.state_from({"position": 3})
     with pytest.raises(StateError, match="on a device there are"):
         loader.state_from({**host, "position": 10 * 2**32})
@@ -491,7 +491,7 @@ STATEMENTS = {setting: {} for setting in SETTINGS}
 
 
 def with_setting(setting):
-    """A statement that is checked in a process of its own: JAX reads some settings only when it starts."""
+    """Register a statement to check in its own process: JAX reads some settings only when it starts."""
 
     def register(check):
         STATEMENTS[setting][check.__name__] = check
@@ -534,8 +534,8 @@ def rows_over_eight_devices_are_gathered_as_from_one():
 
 @with_setting("eight devices")
 def every_device_contributes_its_rows_of_a_batch_and_these_are_summed():
-    # What is communicated is one all-reduce of a batch: each device fills in the rows that it has and zeros for others.
-    # The data itself never travels.
+    # The only communication is one all-reduce of a batch: each device contributes the rows that it has, and zeros for
+    # the others. The data itself is never sent.
     rows, batch_size = 8192, 16
     data = jax.device_put({"x": np.zeros((rows, 32), np.float32)}, over_rows())
     loader = DeviceLoader(data, batch_size=batch_size)

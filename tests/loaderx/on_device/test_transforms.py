@@ -1,4 +1,4 @@
-"""Ops on the device: random ones do to every sample what those of the host do."""
+"""Ops on the device: random ones have the same effect on every sample as on the host."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,8 +15,8 @@ STEPS = 8
 def assert_same_stream(
     data, host_ops, device_ops, *, remainder="straddle", shuffle=False, compare=np.array_equal
 ):
-    """Both loaders give the same batches for more than two epochs."""
-    # What is drawn depends on the place in the stream, whichever row stands there; in order it compiles sooner.
+    """Check that both loaders give the same batches for more than two epochs."""
+    # Random draws depend on the position in the stream, not on its row; without a shuffle it compiles sooner.
     options = {"batch_size": 8, "seed": 2**63 + 1, "remainder": remainder, "shuffle": shuffle}
     expected = DataLoader(data, transforms=host_ops, **options)
     loader = DeviceLoader(data, transforms=device_ops, **options)
@@ -30,7 +30,7 @@ def assert_same_stream(
 
 
 def one_field(*pairs):
-    """Ops of the host for the field image, and those of the device."""
+    """Return ops of the host for the field image, and those of the device."""
     hosts, devices = zip(*pairs, strict=True)
     return {"image": list(hosts)}, list(devices)
 
@@ -92,7 +92,7 @@ def test_a_field_may_be_given_by_its_name_alone():
 
 
 def close(found, expected):
-    """Within one unit in the last place of the largest value."""
+    """Check that values agree within one unit in the last place of the largest value."""
     return np.allclose(found, expected, rtol=0, atol=2.0**-23 * np.abs(expected).max())
 
 
@@ -113,7 +113,7 @@ def test_normalize_warns_of_a_mean_on_the_scale_of_bytes():
 
 
 def mixed(alpha, rows=2000):
-    """The shares that were drawn, from images that are 0 and 1 by turns."""
+    """Return the shares that were drawn, from images that are 0 and 1 by turns."""
     numbers = np.arange(rows, dtype=np.float32)
     data = {
         "image": np.broadcast_to((numbers % 2)[:, None, None], (rows, 2, 2)),

@@ -1,4 +1,4 @@
-"""The hand-off to JAX: no copy on the CPU, JAX's dtypes, and every layout over devices."""
+"""Hand-off to JAX: no copy on the CPU, JAX's dtypes, and every layout over devices."""
 
 import os
 import subprocess
@@ -24,21 +24,21 @@ SMALL_FLOATS = [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn]
 
 
 class Pair(NamedTuple):
-    """What a hook may return."""
+    """Batch that a hook may return."""
 
     image: jax.Array
     number: jax.Array
 
 
 class Watch:
-    """A hook that changes nothing and remembers where the host arrays of the last batch lay."""
+    """Hook that changes nothing and remembers where the host arrays of the last batch lay."""
 
     def __call__(self, batch):
         self.batch = {name: (array.ctypes.data, array.nbytes) for name, array in batch.items()}
         return batch
 
     def shares(self, name, array):
-        """Whether the memory of a jax.Array is that of the host array."""
+        """Return whether a jax.Array shares the memory of the host array."""
         address, nbytes = self.batch[name]
         shards = [shard.data for shard in array.addressable_shards]
         return all(
@@ -48,7 +48,7 @@ class Watch:
 
 
 def hooked(hook, array=None, **options):
-    """What becomes of the batch that a hook returns."""
+    """Deliver a batch that a hook returns."""
     array = values((8, 3), "f4") if array is None else array
     options = {"batch_size": 4, "shuffle": False, **options}
     return DataLoader({"x": array}, transform=hook, **options).batch(0)
@@ -127,7 +127,7 @@ def test_a_sharding_over_one_device_is_a_sharding():
 def test_an_array_that_is_committed_to_the_cpu_is_the_memory_it_was_gathered_into(
     dtype, monkeypatch
 ):
-    """By DLPack, which commits; float8 has none."""
+    """Check DLPack, which commits; it has no float8."""
     given, imported = {}, []
     from_dlpack = jax.dlpack.from_dlpack
 
@@ -137,8 +137,8 @@ def test_an_array_that_is_committed_to_the_cpu_is_the_memory_it_was_gathered_int
         return imported[-1]
 
     monkeypatch.setattr(jax.dlpack, "from_dlpack", watch)
-    # Also where this JAX has no shorter way.
-    monkeypatch.setattr("loaderx.output.jax._put_at_once", lambda: None)
+    # Also without the fast path.
+    monkeypatch.setattr("loaderx.output.jax._batched_device_put", lambda: None)
     sharding = NamedSharding(Mesh(jax.devices(), ("data",)), PartitionSpec("data"))
     data = values((6, 3), dtype)
     loader = DataLoader({"x": data}, batch_size=2, shuffle=False, sharding=sharding)
@@ -170,15 +170,15 @@ def test_nan_is_handed_over_as_any_other_number(dtype):
             assert_same(batch["y"], np.arange(8, dtype=np.int32)[rows])
 
 
-def test_where_the_short_way_is_none_everything_goes_the_long_one(monkeypatch):
+def test_without_a_working_fast_path_everything_is_delivered_by_device_put(monkeypatch):
     data = {"x": values((8, 3), "f4"), "y": np.arange(8, dtype=np.int32)}
     loader = DataLoader(data, batch_size=4, shuffle=False)
     loader.batch(0)
     hand_off = loader._builder.hand_off
-    assert hand_off._known
-    monkeypatch.setattr(hand_off, "_put_at_once", lambda *arguments: jnp.zeros(3))
+    assert hand_off._fast_paths
+    monkeypatch.setattr(hand_off, "_device_put", lambda *arguments: jnp.zeros(3))
     hand_off.put_whole(np.zeros(5, np.float32), leased=False)
-    assert not hand_off._known
+    assert not hand_off._fast_paths
     assert_same(loader.batch(1)["x"], data["x"][4:])
 
 
@@ -192,7 +192,7 @@ def test_what_is_no_sharding_is_refused(sharding):
 
 
 def aligned(array):
-    """A copy of an array where JAX could take it without another copy."""
+    """Return a copy of an array where JAX could take it without another copy."""
     memory = np.empty(array.nbytes + 64, np.uint8)
     start = -memory.ctypes.data % 64
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -348,7 +348,7 @@ STATEMENTS = {setting: {} for setting in SETTINGS}
 
 
 def with_setting(setting):
-    """A statement that is checked in a process of its own: JAX reads some settings only when it starts."""
+    """Register a statement to check in its own process: JAX reads some settings only when it starts."""
 
     def register(check):
         STATEMENTS[setting][check.__name__] = check
@@ -421,7 +421,7 @@ def over_devices(*axes, names=("data",), shape=(8,)):
 @with_setting("eight devices")
 def rows_are_divided_over_devices_without_a_copy():
     sharding = over_devices("data")
-    # Rows of 64 bytes and more per device: JAX takes over only memory that is aligned to as much.
+    # Rows of 64 bytes and more per device: JAX shares only memory with this alignment.
     array = values((64, 16), "f4")
     watch = Watch()
     loader = DataLoader({"x": array}, batch_size=32, sharding=sharding, transform=watch)

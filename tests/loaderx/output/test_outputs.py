@@ -1,4 +1,4 @@
-"""Outputs: what a batch consists of, in whose memory, and which dtypes each output has."""
+"""Outputs: arrays of a batch, their memory, and the dtypes of each output."""
 
 import gc
 import threading
@@ -91,7 +91,7 @@ def test_arrays_of_a_hook_are_converted_and_what_is_no_array_stays():
     batch = loader.batch(0)
     assert (batch["name"], batch["none"], batch["number"]) == ("a", None, 3)
     assert batch["x"][0] == batch["own"][0] == "converted"
-    # What the hook may write to later is copied.
+    # Memory that the hook may write to later is copied.
     assert not np.shares_memory(batch["own"][1], own)
 
 

@@ -1,4 +1,4 @@
-"""Ends and forks of processes: whichever way a program ends, its exit status is its own and nothing is said."""
+"""Shutdown and forks: whichever way a program ends, its exit status is its own and nothing is printed."""
 
 import os
 import random
@@ -78,7 +78,7 @@ def test_nobody_but_the_main_thread_enters_jax_after_the_exit_handler_began(monk
 
 
 def in_forked_child(function):
-    """What a forked child writes of a function's result, or how it ended."""
+    """Return the text of a function's result in a forked child, or how the child ended."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # JAX and Python warn of forks in a process with threads.
@@ -88,7 +88,7 @@ def in_forked_child(function):
         signal.alarm(30)
         try:
             os.write(writing, str(function()).encode())
-        except BaseException as error:  # noqa: BLE001 - it is what is asked for
+        except BaseException as error:  # noqa: BLE001 - the error is the result
             os.write(writing, f"{type(error).__name__}: {error}".encode())
         os._exit(0)
     os.close(writing)

@@ -1,4 +1,4 @@
-"""One walk through the stream: its order, its end, its errors, its statistics."""
+"""Iterator over the stream: order, end, errors, statistics."""
 
 import itertools
 import threading
@@ -16,7 +16,7 @@ ROWS = 20
 
 
 def loader_of(data=None, **options):
-    """Batches of four that hold the numbers of their rows, in order: batch k begins with 4 * k."""
+    """Return a loader of batches of four that hold the numbers of their rows: batch k begins with 4 * k."""
     defaults = {"batch_size": 4, "shuffle": False, "output": "numpy", "workers": 2}
     return DataLoader(np.arange(ROWS) if data is None else data, **(defaults | options))
 
@@ -65,7 +65,7 @@ def test_a_finite_walk_ends_and_stays_at_its_end():
 def test_a_finite_loader_can_be_walked_again():
     loader = loader_of(num_epochs=1, shuffle=True)
     first = rows_of(loader)
-    with pytest.warns(UserWarning, match="walked through again"):
+    with pytest.warns(UserWarning, match="iterated again"):
         assert rows_of(loader) == first
 
 
@@ -84,7 +84,7 @@ def test_a_loop_that_was_left_counts_as_a_walk():
     for number, _ in enumerate(loader):
         if number == 2:
             break
-    with pytest.warns(UserWarning, match="walked through again"):
+    with pytest.warns(UserWarning, match="iterated again"):
         next(iter(loader))
 
 
@@ -111,7 +111,7 @@ remainders = pytest.mark.parametrize("remainder", ["straddle", "keep", "drop", "
 
 
 def numbers_in(batches):
-    """The rows of batches, which are padded or not."""
+    """Return the rows of batches, which are padded or not."""
     return [np.asarray(batch[0] if type(batch) is tuple else batch).tolist() for batch in batches]
 
 
@@ -302,7 +302,7 @@ class BrokenRowError(Exception):
 
 
 class Rows:
-    """Rows of a user's own; `failing` is asked before every row is read, once a loader is open."""
+    """Source of a user; `failing` is called before every row is read, once a loader is open."""
 
     failing = None
 
@@ -316,7 +316,7 @@ class Rows:
 
 
 class Flaky:
-    """Fails the first `times` times it is asked for the row."""
+    """Source that fails the first `times` times that the row is read."""
 
     def __init__(self, row, times):
         self.row = row
@@ -334,7 +334,7 @@ class Flaky:
 
 
 def failing_loader(where, failing, **options):
-    """A loader that fails in the source or in the hook for the batch with the row."""
+    """Return a loader that fails in the source or in the hook for the batch with the row."""
     if where == "source":
         rows = Rows()
         loader = loader_of(rows, **options)
@@ -430,7 +430,7 @@ def test_an_error_that_python_uses_to_end_loops_does_not_end_the_consumers(kind)
             raise kind
         return batch
 
-    # A loop that ended here would look as if the data were at its end.
+    # A loop that ended here would look as if the data had ended.
     with iter(loader_of(transform=misbehave)) as iterator:
         with pytest.raises((RuntimeError, kind)):
             list(iterator)

@@ -1,4 +1,4 @@
-"""A thousand hosts on paper: every host finds its own rows alone, quickly, and in the memory of its own share."""
+"""Simulation of a thousand hosts: every host finds its own rows, quickly, and in memory for its own share."""
 
 import time
 import tracemalloc
@@ -32,9 +32,9 @@ def order_of(kind="shuffled", remainder="straddle"):
     return Order(ROWS, BATCH, kind != "in order", 11, None, remainder, sampler)
 
 
-# How the places of a batch may be laid out over hosts: (host) -> the blocks of its devices.
+# Layouts of the places of a batch over hosts: (host) -> the blocks of its devices.
 def side_by_side(host):
-    """A mesh in the order of the devices: one stretch for a host."""
+    """Return the blocks of a host in a mesh in the order of the devices: one range."""
     first = host * DEVICES * PER_DEVICE
     return tuple(
         (first + device * PER_DEVICE, first + (device + 1) * PER_DEVICE)
@@ -43,7 +43,7 @@ def side_by_side(host):
 
 
 def scattered(host):
-    """A mesh that goes through the hosts first: a stretch for every device."""
+    """Return the blocks of a host in a mesh that goes through the hosts first: a range for every device."""
     starts = [(device * HOSTS + host) * PER_DEVICE for device in range(DEVICES)]
     return tuple((start, start + PER_DEVICE) for start in starts)
 
@@ -57,7 +57,7 @@ def rows_of_host(order, span, layout, host):
 
 
 def pipeline_of(order, blocks, *, mixed=False):
-    """The planner of one host, with rows that nothing reads."""
+    """Return the planner of one host, with rows that nothing reads."""
     spec = Spec((4,), np.float32)
     source = as_source(np.zeros((8, 4), np.float32))
     found = chains({"x": [MixUp(0.4)]}, {"x": (spec, lambda: np.zeros(4, np.float32))}, 0) if mixed else {}  # fmt: skip
@@ -167,7 +167,7 @@ def test_a_host_reads_its_partners_as_well_and_keeps_no_plan_of_them(layout, hos
 @layouts
 @kinds
 def test_how_long_a_host_takes(layout, kind):
-    """Said and not judged: a machine under load has its own times."""
+    """Print the times without a check: they depend on the load of the machine."""
     order = order_of(kind)
     plans = {mixed: pipeline_of(order, layout(511), mixed=mixed) for mixed in (False, True)}
     spans = [order.span(order.position_of(step)) for step in range(10**6, 10**6 + 200)]

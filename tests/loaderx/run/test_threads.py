@@ -1,4 +1,4 @@
-"""Threads end when they should, nothing hangs, and neither Ctrl-C nor `close` at the worst moment does harm."""
+"""Threads end when they should, nothing hangs, and Ctrl-C and `close` are safe at any moment."""
 
 import dis
 import functools
@@ -31,7 +31,7 @@ DATA = np.arange(40)
 
 
 def loader_of(data=DATA, **options):
-    """Batches of four that hold the numbers of their rows, in order: batch k begins with 4 * k."""
+    """Return a loader of batches of four that hold the numbers of their rows: batch k begins with 4 * k."""
     defaults = {"batch_size": 4, "shuffle": False, "output": "numpy", "workers": 2}
     return DataLoader(data, **(defaults | options))
 
@@ -169,7 +169,7 @@ leave_early(1000)
 # They end on their own, soon after.
 while threading.active_count() > 1:
     time.sleep(0.01)
-# Every break leaves two batches of 1 MB behind, or does not.
+# A leak would be two batches of 1 MB for every break.
 print(round(resident_megabytes() - before))
 """
 
@@ -391,7 +391,7 @@ for thread in threads:
 
 
 def shared_by(threads, loader, steps):
-    """What several threads get from one iterator, each its own list of (step before, batch)."""
+    """Share one iterator among several threads; return the list of (step before, batch) of each."""
     found = [[] for _ in range(threads)]
     failures = []
 
@@ -419,7 +419,7 @@ def test_several_threads_share_an_iterator_and_each_batch_goes_to_one_of_them(ou
     firsts = sorted(int(batch[0]) for own in found for batch in own)
     assert firsts == sorted(2 * list(range(0, 4000, 4)))
     for own in found:
-        # In the order of the stream, whoever gets it.
+        # In the order of the stream, whichever thread gets it.
         epochs = np.diff([int(batch[0]) for batch in own]) < 0
         assert epochs.sum() <= 1
 
@@ -508,8 +508,8 @@ def test_ctrl_c_at_any_moment_of_a_first_batch_leaves_a_process_that_can_go_on(m
         for process in running:
             process.kill()
     for output, errors, status in ended:
-        # JAX calls the garbage collector's callback `_xla_gc_callback` wherever it likes. What is raised in there,
-        # Python prints and drops, in any program that uses JAX.
+        # JAX's callback of the garbage collector, `_xla_gc_callback`, may run at any point. Python prints and drops an
+        # exception in it, in any program that uses JAX.
         lost = "Exception ignored in: <function _xla_gc_callback" in errors
         assert (status, output) == (0, "not interrupted\n" if lost else "interrupted\n"), errors
 
@@ -541,7 +541,7 @@ def test_ctrl_c_while_waiting_is_a_keyboard_interrupt_and_loses_nothing():
             join(keyboard)
             assert iterator.get_state() == before
         finally:
-            # Whatever happened: closing the iterator waits for the hook.
+            # In any case: closing the iterator waits for the hook.
             proceed.set()
         batches += itertools.islice(iterator, 8)
     np.testing.assert_array_equal(np.concatenate(batches), DATA)
@@ -587,7 +587,7 @@ if hasattr(sys, "monitoring"):
     TOOL, EVENTS = 4, sys.monitoring.events
 
     def watch(start, step):
-        """Have functions called for every function and every instruction of this process."""
+        """Call functions for every function and every instruction of this process."""
         sys.monitoring.use_tool_id(TOOL, "moments")
         for event, callback in {
             EVENTS.PY_START: lambda code, _: start(code, sys._getframe(1)),
@@ -600,7 +600,7 @@ if hasattr(sys, "monitoring"):
         sys.monitoring.set_events(TOOL, EVENTS.PY_START | EVENTS.RAISE | EVENTS.INSTRUCTION)
 
     def stop_watching():
-        """Have them called no more."""
+        """Stop calling them."""
         if sys.monitoring.get_tool(TOOL):
             sys.monitoring.set_events(TOOL, 0)
             sys.monitoring.free_tool_id(TOOL)
@@ -608,7 +608,7 @@ if hasattr(sys, "monitoring"):
 else:
 
     def watch(start, step):
-        """Have functions called for every function and every instruction of this thread."""
+        """Call functions for every function and every instruction of this thread."""
 
         def trace(frame, event, _):
             code = frame.f_code
@@ -626,7 +626,7 @@ else:
         sys.settrace(trace)
 
     def stop_watching():
-        """Have them called no more."""
+        """Stop calling them."""
         sys.settrace(None)
 
 
@@ -658,7 +658,7 @@ def press_ctrl_c():
 
 
 def attempt(call):
-    """What the call gives, or the exception that it raises."""
+    """Return the result of the call, or the exception that it raises."""
     try:
         return call()
     except (KeyboardInterrupt, ClosedError, OSError) as error:
@@ -668,7 +668,7 @@ def attempt(call):
 
 
 class FailsOnce:
-    """A hook that fails the first time it sees the batch that begins with row 8."""
+    """Hook that fails the first time it sees the batch that begins with row 8."""
 
     def __init__(self):
         self.whole = False
@@ -682,9 +682,9 @@ class FailsOnce:
 
 @pytest.fixture(params=["here", "whole", "in parts", "failing once"])
 def open_loader(request, monkeypatch):
-    """Opens a loader of ten batches.
+    """Open a loader of ten batches.
 
-    They are built by who asks for them (after those that were ahead of the first), by a worker, divided among the
+    They are built by the consumer (after those that were ahead of the first), by a worker, divided among the
     workers, or with a hook that fails once.
     """
     monkeypatch.setattr(scheduler, "INLINE_MAX_SECONDS", 1e9 if request.param == "here" else 0)

@@ -22,12 +22,12 @@ def order_of(rows, batch_size, *, epochs=None, remainder="straddle", shuffle=Tru
 
 
 def rows_from(order, position, count):
-    """Rows at `count` positions, wherever batches begin."""
+    """Return the rows at `count` positions, independent of where batches begin."""
     return order.rows_of(Span(position, count, count, position + count)).tolist()
 
 
-# A promise to everyone who saved a checkpoint: these rows come in this order for as long as the library exists. A
-# change that needs other numbers here is not an improvement but a break.
+# Golden order: checkpoints depend on it, so these rows come in this order in all versions. A change that needs other
+# numbers here breaks saved states.
 GOLDEN = [
     (1, 0, 0, 0, [0]),
     (2, 0, 0, 0, [0, 1]),
@@ -77,7 +77,7 @@ def test_the_batches_of_a_stream_never_change():
 
 
 def walk(order, position=0, most=None):
-    """The batches from a position on."""
+    """Return the batches from a position on."""
     spans = []
     while most is None or len(spans) < most:
         span = order.span(position)
@@ -89,7 +89,7 @@ def walk(order, position=0, most=None):
 
 
 def epoch_rows(order, epoch):
-    """All rows of an epoch in their order, without the arithmetic of batches."""
+    """Return all rows of an epoch in their order, without the arithmetic of batches."""
     places = np.arange(order.rows)
     if not order.shuffle:
         return places.tolist()
@@ -102,7 +102,7 @@ def chunks(rows, size):
 
 
 def expected_batches(order):
-    """What the words for each remainder mean, by cutting up lists."""
+    """Return the batches of each remainder policy by a plain implementation on lists."""
     epochs = [epoch_rows(order, epoch) for epoch in range(order.epochs)]
     size = order.batch_size
     if order.remainder == "straddle":
@@ -172,7 +172,7 @@ def test_steps_and_positions_are_those_of_the_walk(order):
 
 @given(order=finite_orders(), data=st.data())
 def test_the_rest_of_a_stream_is_covered_from_any_position(order, data):
-    """As after a restore with another batch size."""
+    """Check all positions, as after a restore with another batch size."""
     start = data.draw(st.integers(0, order.end))
     spans = walk(order, start)
     stream = np.arange(start, order.end)

@@ -16,7 +16,7 @@ from loaderx.stream.sampling import MixtureSampler, WeightedSampler
 
 pytestmark = pytest.mark.timeout(60)
 
-# By how many samples a part may miss its share of any stretch of the stream.
+# Number of samples by which a part may miss its share of any range of the stream.
 MOST = 3
 LONG = 60_000
 LENGTH = 10**6
@@ -68,13 +68,13 @@ def stretch(sampler, start, count):
 
 
 def excess(parts, part, share):
-    """By how much the samples of a part among the first n differ from n times its share, for every n."""
+    """Return by how much the samples of a part among the first n differ from n times its share, for every n."""
     counts = np.concatenate([[0], np.cumsum(parts == part)])
     return counts - np.arange(len(counts)) * float(share)
 
 
 def worst_window(parts, shares):
-    """The largest difference that any part has in any window of any length."""
+    """Return the largest difference that any part has in any window of any length."""
     return max(np.ptp(excess(parts, part, share)) for part, share in enumerate(shares))
 
 
@@ -119,7 +119,7 @@ def test_windows_of_one_length_hold_about_the_same(name, length):
 @pytest.mark.parametrize("power", [20, 40, 55, 62])
 @pytest.mark.parametrize("name", ["thirds", "tenths", "one in ten thousand"])
 def test_shares_do_not_drift(name, power):
-    """How many samples of a part came before a position is the number of its next sample there."""
+    """Compare numbers of samples: that of the next sample of a part is the count of its samples before."""
     weights, length = MIXTURES[name], 2**61
     sampler = mixed(weights, [length] * len(weights), shuffle=False)
     rows = stretch(sampler, 2**power, 20_001)
@@ -131,7 +131,7 @@ def test_shares_do_not_drift(name, power):
 
 
 def test_every_part_comes_however_small_its_share_or_is_refused():
-    """Not that it is left out without a word."""
+    """Check that no part is left out without an error."""
     tiny = 1e-11
     try:
         mixture = Mixture({"much": (range(10**18), 1 - tiny), "little": (range(10), tiny)})
@@ -196,7 +196,7 @@ def test_a_row_depends_on_the_position_and_not_on_the_way_there(name, shuffle):
 
 
 def counted_rows(shares, lengths, tree, position):
-    """The row at a position by Python integers of any size, without shuffling."""
+    """Return the row at a position by Python integers of any size, without shuffling."""
     number = position
     while not isinstance(tree, int):
         share, left, right = tree
@@ -355,7 +355,7 @@ def test_a_state_of_other_weights_is_refused_unless_asked_for():
 
 
 def test_no_two_tables_are_described_alike():
-    """The rows of the weights in another order are another stream."""
+    """Check that the same weights in another order are another stream."""
     tables = {}
     for weights in itertools.product(range(4), repeat=4):
         if any(weights):
@@ -396,7 +396,7 @@ def test_weights_that_are_none_are_refused(weights, message):
 
 
 def test_weights_without_shuffling_are_refused():
-    with pytest.raises(ArgumentError, match=r"`weights` draws rows at random.*shuffle=False"):
+    with pytest.raises(ArgumentError, match=r"`weights` draws rows at random.*shuffle=True"):
         weighted([1.0, 2.0], shuffle=False)
 
 

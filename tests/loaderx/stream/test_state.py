@@ -1,4 +1,4 @@
-"""A state says exactly what was consumed, and an iterator restored from it goes on exactly there."""
+"""State: exactly what was consumed, so that a restored iterator resumes at exactly that sample."""
 
 import collections
 import itertools
@@ -27,13 +27,13 @@ streams = pytest.mark.parametrize(
 
 
 def loader_of(rows=ROWS, **options):
-    """Batches that hold the numbers of their rows."""
+    """Return batches that hold the numbers of their rows."""
     defaults = {"batch_size": 4, "seed": 3, "output": "numpy", "workers": 2}
     return DataLoader(np.arange(rows), **(defaults | options))
 
 
 def walk(iterator, steps=STEPS):
-    """The state before every batch and the batch, and at last the state after them."""
+    """Return the state before every batch and the batch, and at last the state after them."""
     states, batches = [iterator.get_state()], []
     for batch in itertools.islice(iterator, steps):
         batches.append(batch)
@@ -42,7 +42,7 @@ def walk(iterator, steps=STEPS):
 
 
 def set_quietly(iterator, state):
-    """Restore where the position may lie inside a batch."""
+    """Restore a state whose position may be inside a batch."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the state is at sample", UserWarning)
         iterator.set_state(state)
@@ -233,7 +233,7 @@ GOOD = {
 
 
 def arrays(rows=ROWS, **fields):
-    """Fields by name, each given by the shape and dtype of its rows."""
+    """Return fields by name, from the shape and dtype of their rows."""
     return {name: np.zeros((rows, *shape), dtype) for name, (shape, dtype) in fields.items()}
 
 
