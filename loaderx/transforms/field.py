@@ -1,4 +1,4 @@
-"""Ops that look an image up through a map that is no matrix: elastic fields, grids, lenses."""
+"""Ops that resample an image through a map that is not a matrix: elastic fields, grids, lenses."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FieldTransform(SampleTransform):
-    """Every pixel looked up where a smooth map says, which is drawn for every sample; the size stays.
+    """Resampling of every pixel by a smooth map, which is drawn for every sample; the size stays.
 
     All its functions draw the same. After x, out and rng, `bilinear` and `nearest` get what the map needs, channels,
     border and fill colour, the workspaces of the map, and those of a line of pixels. `follow` moves points: it gets x,

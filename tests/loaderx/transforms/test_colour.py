@@ -630,10 +630,10 @@ EVERY_OP = [
 @pytest.mark.parametrize(
     ("shape", "dtype", "message"),
     [
-        ((7,), "uint8", "takes images of shape (height, width, channels) or (height, width), not uint8[7]."),
+        ((7,), "uint8", "accepts images of shape (height, width, channels) or (height, width), not uint8[7]."),
         ((7, 0, 3), "uint8", "not uint8[7, 0, 3]."),
-        ((7, 10, 3), "float16", "takes integers, float32 or float64, not float16[7, 10, 3]."),
-        ((7, 10, 3), "complex64", "takes integers, float32 or float64, not complex64[7, 10, 3]."),
+        ((7, 10, 3), "float16", "accepts integers, float32 or float64, not float16[7, 10, 3]."),
+        ((7, 10, 3), "complex64", "accepts integers, float32 or float64, not complex64[7, 10, 3]."),
     ],
 )  # fmt: skip
 def test_what_is_no_image_is_refused_by_every_op(op, shape, dtype, message):
@@ -644,7 +644,7 @@ def test_what_is_no_image_is_refused_by_every_op(op, shape, dtype, message):
 @pytest.mark.parametrize("op", COLOUR, ids=repr)
 @pytest.mark.parametrize("channels", [2])
 def test_colours_are_three_channels_and_opacity_may_be_a_fourth(op, channels):
-    message = f"{op.name} takes images of 1, 3 or 4 channels, not uint8[7, 10, {channels}]."
+    message = f"{op.name} accepts images of 1, 3 or 4 channels, not uint8[7, 10, {channels}]."
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([op])(np.zeros((2, 7, 10, channels), np.uint8))
 

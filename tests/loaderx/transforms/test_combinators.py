@@ -280,9 +280,11 @@ def test_other_probabilities_and_numbers_need_no_other_code():
         ),
         (
             lambda: T.Maybe(0.5, np.negative),
-            "Maybe takes compiled transforms, not <ufunc 'negative'>: " + advice(np.negative) + ".",
+            "Maybe accepts compiled transforms, not <ufunc 'negative'>: "
+            + advice(np.negative)
+            + ".",
         ),
-        (lambda: T.OneOf(3), "OneOf takes compiled transforms, not 3."),
+        (lambda: T.OneOf(3), "OneOf accepts compiled transforms, not 3."),
         (
             lambda: T.Maybe(0.5, T.MixUp()),
             "Maybe: MixUp mixes samples of a batch and cannot be left to chance.",

@@ -238,7 +238,7 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 )
 def test_local_contrast_is_for_bytes_of_one_or_three_channels(shape, dtype):
     found = f"not {dtype}[{', '.join(map(str, shape))}]."
-    message = f"CLAHE takes uint8 images of 1 or 3 channels, {found}"
+    message = f"CLAHE accepts uint8 images of 1 or 3 channels, {found}"
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([CLAHE()])(np.zeros((2, *shape), dtype))
 

@@ -472,16 +472,16 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 
 
 UNFIT = [
-    (T.Rotate(5), (7,), "uint8", "Rotate takes images of shape (height, width, channels) or (height, width), not"),
+    (T.Rotate(5), (7,), "uint8", "Rotate accepts images of shape (height, width, channels) or (height, width), not"),
     (T.Rotate(5, fill=300), (7, 7, 3), "uint8", "Rotate: `fill` (=300.0) must be a value of uint8; the input is"),
     (T.Rotate(5, fill=(1, 300, 2)), (7, 7, 3), "uint8", "Rotate: `fill` (=300.0) must be a value of uint8; the input"),
     (T.Rotate(5, fill=(1, 2)), (7, 7, 3), "uint8", "Rotate: `fill` (=(1.0, 2.0)) must be one number, or one for each"),
-    (T.D4(), (7, 9, 3), "uint8", "D4 takes square images, not uint8[7, 9, 3]."),
-    (T.Rotate(5), (7, 7, 3), "float16", "Rotate takes integers, float32 or float64, not float16[7, 7, 3]."),
+    (T.D4(), (7, 9, 3), "uint8", "D4 accepts square images, not uint8[7, 9, 3]."),
+    (T.Rotate(5), (7, 7, 3), "float16", "Rotate accepts integers, float32 or float64, not float16[7, 7, 3]."),
     (T.Rot90(), (7, 9, 3), "uint8", "Rot90: `turns` (=(0, 1, 2, 3)) must be all even or all odd for images that are"),
     (T.Transpose(), (7, 9), "uint8", "Transpose: `probability` (=0.5) must be 0 or 1 for images that are not square;"),
-    (T.ElasticDeform(5), (7, 7, 3), "float16", "ElasticDeform takes integers, float32 or float64, not float16["),
-    (T.Rotate(5), (2**16, 2**15), "uint8", "Rotate takes images of at most 2147483647 values, not uint8["),
+    (T.ElasticDeform(5), (7, 7, 3), "float16", "ElasticDeform accepts integers, float32 or float64, not float16["),
+    (T.Rotate(5), (2**16, 2**15), "uint8", "Rotate accepts images of at most 2147483647 values, not uint8["),
 ]  # fmt: skip
 
 

@@ -76,6 +76,6 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 )
 def test_what_is_no_single_integer_is_refused(labels, spec):
     with pytest.raises(
-        lx.ArgumentError, match=re.escape(f"OneHot takes single integers, not {spec}.")
+        lx.ArgumentError, match=re.escape(f"OneHot accepts single integers, not {spec}.")
     ):
         lx.pipeline([T.OneHot(10)])(labels)

@@ -490,7 +490,7 @@ REFUSED = {
         lambda: {"image": np.zeros((4, 5), np.float32)},
         T.Mosaic(),
         {},
-        "Mosaic takes images of shape (height, width, channels) or (height, width), not float32[5].",
+        "Mosaic accepts images of shape (height, width, channels) or (height, width), not float32[5].",
     ),
     "channels first": (
         lambda: {"image": scenes(4)["image"]},

@@ -488,7 +488,7 @@ def test_what_is_no_signal_is_refused_by_every_op(op, shape):
 @pytest.mark.parametrize("dtype", ["int16", "float64", "float16"])
 def test_values_are_changed_as_float32_only(op, dtype):
     message = (
-        f"{op.name} takes float32 samples of shape (time,) or (time, channels), not {dtype}[10]; ToFloat makes "
+        f"{op.name} accepts float32 samples of shape (time,) or (time, channels), not {dtype}[10]; ToFloat makes "
         "float32 of integers and of other floats."
     )
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
@@ -501,7 +501,7 @@ def test_values_are_changed_as_float32_only(op, dtype):
         (S.RandomCrop1D(15, 2), (10,), "RandomCrop1D: `length` (=15) must not exceed the signal with its padding, 14"),
         (S.TimeMask(11), (10, 20), "TimeMask: `width` (=11) must not exceed axis 0 of the input, which is float32[10"),
         (S.FreqMask(21), (30, 20), "FreqMask: `width` (=21) must not exceed axis 1 of the input, which is float32[30"),
-        (S.FreqMask(1), (10,), "FreqMask takes spectrograms of shape (time, frequency), not float32[10]."),
+        (S.FreqMask(1), (10,), "FreqMask accepts spectrograms of shape (time, frequency), not float32[10]."),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_the_signal_is_refused(op, shape, message):

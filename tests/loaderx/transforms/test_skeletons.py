@@ -383,7 +383,7 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 )
 def test_what_is_no_sequence_of_skeletons_is_refused_by_every_op(op, shape, dtype):
     message = (
-        f"{op.name} takes float32 samples of shape (channels, frames, joints, persons), not "
+        f"{op.name} accepts float32 samples of shape (channels, frames, joints, persons), not "
         f"{dtype}{list(shape)}."
     )
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
@@ -393,8 +393,8 @@ def test_what_is_no_sequence_of_skeletons_is_refused_by_every_op(op, shape, dtyp
 @pytest.mark.parametrize(
     ("op", "message"),
     [
-        (K.SkeletonRotate(), "SkeletonRotate takes the 3 channels x, y and z, not float32[2, 4, 17, 1]."),
-        (K.SkeletonShear(), "SkeletonShear takes the 3 channels x, y and z, not float32[2, 4, 17, 1]."),
+        (K.SkeletonRotate(), "SkeletonRotate accepts the 3 channels x, y and z, not float32[2, 4, 17, 1]."),
+        (K.SkeletonShear(), "SkeletonShear accepts the 3 channels x, y and z, not float32[2, 4, 17, 1]."),
         (K.LeftRightFlip(K.NTU_PAIRS), "LeftRightFlip: the joints of `pairs` must be below 17, not 24; the input is"),
         (K.CenterOnJoint(17), "CenterOnJoint: `joint` (=17) must be below 17; the input is float32[2, 4, 17, 1]."),
         (K.CenterOnJoint(0, 4), "CenterOnJoint: `frame` (=4) must be below 4; the input is float32[2, 4, 17, 1]."),

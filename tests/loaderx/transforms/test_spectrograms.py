@@ -87,7 +87,7 @@ def test_waveforms_of_one_channel_are_taken_and_others_refused():
         lx.ArgumentError, match=r"waveforms of one channel, \(time,\), not float32\[900, 2\]"
     ):
         apply(waveforms((900, 2)), op)
-    with pytest.raises(lx.ArgumentError, match=r"`n_fft` \(=400\) takes at least 201 moments"):
+    with pytest.raises(lx.ArgumentError, match=r"`n_fft` \(=400\) accepts at least 201 moments"):
         apply(waveforms((200,)), op)
     with pytest.raises(lx.ArgumentError, match="LogMel makes frames of moments"):
         check_padding(op)

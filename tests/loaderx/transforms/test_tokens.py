@@ -266,7 +266,7 @@ def test_borders_are_spread_as_those_that_t5_shuffles():
         borders = [1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 30]
         counts = [np.histogram(values, borders)[0] for values in (ours, theirs)]
         assert stats.chi2_contingency(counts).pvalue > 0.001
-        # Exactly: the chance that the first of 3 borders at 31 places is behind item k.
+        # Exactly: the chance that the first of 3 borders at 31 places is after item k.
         chances = [math.comb(31 - k, 2) / math.comb(31, 3) for k in range(1, 30)]
         expected = np.add.reduceat(chances, np.array(borders[:-1]) - 1) * len(ours)
         assert stats.chisquare(np.histogram(ours, borders)[0], expected).pvalue > 0.001
@@ -343,24 +343,24 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 
 
 UNFIT = [
-    (MaskTokens(1, 10), Spec((5,), np.float32), "MaskTokens takes tokens, which are integers, not float32[5]."),
-    (MaskTokens(1, 10).for_labels(), Spec((5,), np.float32), "MaskTokens takes tokens, which are integers"),
-    (MaskTokens(1, 10), Spec((0,), np.int32), "MaskTokens takes tokens, which are integers, not int32[0]."),
+    (MaskTokens(1, 10), Spec((5,), np.float32), "MaskTokens accepts tokens, which are integers, not float32[5]."),
+    (MaskTokens(1, 10).for_labels(), Spec((5,), np.float32), "MaskTokens accepts tokens, which are integers"),
+    (MaskTokens(1, 10), Spec((0,), np.int32), "MaskTokens accepts tokens, which are integers, not int32[0]."),
     (MaskTokens(256, 10), Spec((5,), np.uint8),
      "MaskTokens: uint8[5] cannot hold 256, which `mask` needs; put Cast(\"int32\") before it."),
     (MaskTokens(1, 257), Spec((5,), np.uint8), "uint8[5] cannot hold 256, which `vocabulary` needs"),
     (SpanCorruption(256), Spec((5,), np.uint8), "SpanCorruption: uint8[5] cannot hold 256, which `sentinel` needs"),
     (SpanCorruption(25, eos=300), Spec((5,), np.uint8), "uint8[5] cannot hold 300, which `eos` needs"),
     (SpanCorruption(25), Spec((5, 2), np.uint8),
-     "SpanCorruption takes tokens along one axis, at least two, not uint8[5, 2]."),
+     "SpanCorruption accepts tokens along one axis, at least two, not uint8[5, 2]."),
     (SpanCorruption(25), Spec((1,), np.uint8),
-     "SpanCorruption takes tokens along one axis, at least two, not uint8[1]."),
+     "SpanCorruption accepts tokens along one axis, at least two, not uint8[1]."),
     (SpanCorruption(3), Spec((100,), np.uint8),
-     "SpanCorruption: 100 tokens have 5 spans, and from `sentinel` (=3) down there are fewer tokens."),
+     "have 5 spans, and there are fewer tokens from `sentinel` (=3) down to 0. Give a larger `sentinel`."),
     (PadTo(5, -1), Spec((5,), np.uint8), "PadTo: uint8[5] cannot hold -1, which `value` needs"),
-    (PadTo(5, 0.5), Spec((5,), np.int32), "PadTo: `value` (=0.5) is none of int32."),
-    (PadTo(5), Spec((), np.int32), "PadTo takes samples of at least one axis, not int32[]."),
-    (PadTo(5), Spec((5,), np.float16), "PadTo takes integers, float32 or float64, not float16[5]."),
+    (PadTo(5, 0.5), Spec((5,), np.int32), "PadTo: `value` (=0.5) must be a value of int32."),
+    (PadTo(5), Spec((), np.int32), "PadTo accepts samples of at least one axis, not int32[]."),
+    (PadTo(5), Spec((5,), np.float16), "PadTo accepts integers, float32 or float64, not float16[5]."),
 ]  # fmt: skip
 
 

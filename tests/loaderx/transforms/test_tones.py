@@ -257,13 +257,13 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint16])
 def test_only_bytes_are_equalized(dtype):
-    message = f"Equalize takes images of uint8, not {np.dtype(dtype)}[7, 10, 3]."
+    message = f"Equalize accepts images of uint8, not {np.dtype(dtype)}[7, 10, 3]."
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([Equalize()])(np.zeros((2, 7, 10, 3), dtype))
 
 
 def test_contrast_of_truths_is_refused():
-    message = "AutoContrast takes integers, float32 or float64, not bool[7, 10, 3]."
+    message = "AutoContrast accepts integers, float32 or float64, not bool[7, 10, 3]."
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([AutoContrast()])(np.zeros((2, 7, 10, 3), bool))
 
@@ -273,7 +273,7 @@ EVERY_OP = [Gamma(), Solarize((0, 1)), Posterize((1, 8)), Invert(0.5), AutoContr
 
 @pytest.mark.parametrize("op", EVERY_OP, ids=repr)
 def test_what_is_no_image_is_refused_by_every_op(op):
-    with pytest.raises(lx.ArgumentError, match=f"{op.name} takes images of shape"):
+    with pytest.raises(lx.ArgumentError, match=f"{op.name} accepts images of shape"):
         lx.pipeline([op])(np.zeros((2, 7), np.uint8), batch=True)
 
 
