@@ -18,7 +18,7 @@ ROWS = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @lx.transform
 def scale(x, rng, low, high=2.0, flip=False, weights=(1.0, 1.0, 1.0), shift=0):
-    """Scaled by a random factor."""
+    """Scale by a random factor."""
     factor = rng.uniform(low, high)
     for i in range(x.shape[0]):
         value = x[i] * factor * weights[i] + shift
@@ -63,7 +63,7 @@ def run(op, rows=ROWS, **options):
 
 @pytest.fixture
 def compilations(monkeypatch):
-    """The passes that are made, with whether each was compiled or loaded."""
+    """Return the passes of a run, with whether each was compiled or loaded."""
     made = []
     original = passes._compile
 

@@ -32,7 +32,7 @@ KINDS = {"kinds": {"mask": "labels"}}
 
 
 def pasted_from(image, data):
-    """The place of the partner of each sample: how far around the batch all of them are."""
+    """Return the place of the partner of each sample: the same distance around the batch for all of them."""
     steps = set()
     for place, each in enumerate(image[..., 0]):
         own = {2 * place + 1, 2 * place + 2, 0}
@@ -152,7 +152,7 @@ def labelled(count=COUNT, dtype=np.uint8, values=(0, 1, 2, 255)):
 
 
 def partner_step(data, batch, field="image"):
-    """How far around the batch the partner is of which pixels were pasted."""
+    """Return the distance around the batch to the partner whose pixels were pasted."""
     shifted = [
         step
         for step in range(1, len(data[field]))
@@ -303,7 +303,7 @@ def builder_of(chain):
 @settings(deadline=None, max_examples=40)
 @given(given=st.lists(PLACES, min_size=7, max_size=7))
 def test_a_process_that_holds_some_places_of_each_field_makes_the_same_bytes(chain, given):
-    """As one of several hosts does: it reads the rows of its places, and what is mixed into them."""
+    """As one of several hosts: it reads the rows of its places, and those that are mixed into them."""
     builder, whole = builder_of(chain)
     blocks = {
         field.name: ranges.union((start, min(start + extent, 10)) for start, extent in own)
@@ -377,7 +377,7 @@ def test_views_after_it_read_the_same_masks():
     np.testing.assert_array_equal(batch["image_1"], plain["image"][:, :, ::-1])
     np.testing.assert_array_equal(batch["instances_1"], plain["instances"][:, :, ::-1])
     np.testing.assert_array_equal(batch["boxes_0"], plain["boxes"])
-    # Views of the mask alone take its place, and the image goes on reading it.
+    # Views of the mask alone replace it, and the image still reads it.
     options = {"batch_size": 8, "shuffle": False, "output": "numpy"}
     transforms = {FIELDS: [T.CopyPaste()], "instances": T.Views(2, [T.RandomFlip()])}
     batch = lx.DataLoader(data, transforms=transforms, **options).batch(0)

@@ -17,7 +17,7 @@ from tests.loaderx.transforms.images import Applied, apply, images
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    """Ops in plain Python, their kernels compiled: no other sizes and parameters to compile for."""
+    """Run ops in plain Python, their kernels compiled: no other sizes and parameters to compile for."""
     monkeypatch.setenv("LOADERX_DEBUG", "1")
 
 
@@ -27,7 +27,7 @@ def gaussian(sigma, radius):
 
 
 def blurred(image, sigma, radius):
-    """The definition, in float64."""
+    """Blur by the definition, in float64."""
     weights, values = gaussian(sigma, radius), image.astype(np.float64)
     for axis in (0, 1):
         values = ndimage.correlate1d(values, weights, axis, mode="mirror")
@@ -74,7 +74,7 @@ def test_a_blurred_image_is_that_of_opencv(sigma, size):
 
 
 def extremes(shape):
-    """Black and white: the pixels with the largest errors."""
+    """Return black and white: the pixels with the largest errors."""
     return (images(shape) > 127).astype(np.uint8) * np.uint8(255)
 
 
@@ -110,7 +110,7 @@ def test_sigma_is_uniform_in_its_range():
 
 
 def smoothed(image):
-    """Pillow's filter."""
+    """Apply Pillow's filter."""
     return np.asarray(Image.fromarray(image).filter(ImageFilter.SMOOTH))
 
 

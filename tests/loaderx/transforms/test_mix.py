@@ -1,4 +1,4 @@
-"""MixUp and CutMix mix a sample with one other of its batch, and every field of it by the same share."""
+"""MixUp and CutMix mix a sample with one other of its batch, all fields of it by the same share."""
 
 import math
 import re
@@ -16,7 +16,7 @@ HEIGHT, WIDTH = 9, 8
 
 
 def batches(op, batch_size=BATCH, rows=BATCH * STEPS, **options):
-    """Images, masks and labels behind an op; the label of a row is its number."""
+    """Return images, masks and labels after an op; the label of a row is its number."""
     x = images((HEIGHT, WIDTH, 3), count=rows)
     masks = images((HEIGHT, WIDTH), np.float32, count=rows, seed=1)
     loader = lx.DataLoader(
@@ -36,7 +36,7 @@ def batches(op, batch_size=BATCH, rows=BATCH * STEPS, **options):
 
 
 def pairs(labels, first):
-    """For each sample its own number, its partner's, and the partner's share, as the labels tell them."""
+    """Return for each sample its own number, its partner's, and the partner's share, as the labels say."""
     for place, label in enumerate(labels):
         own = first + place
         rest = label.copy()

@@ -29,7 +29,7 @@ def white_of(x):
 
 
 def check(out, expected, like):
-    """Against a formula in float64."""
+    """Compare to a formula in float64."""
     if like.dtype == np.uint8:
         np.testing.assert_allclose(out, np.clip(expected, 0, 255), atol=0.501)
     else:
@@ -101,7 +101,7 @@ def test_sepia_is_the_published_matrix(dtype, channels):
 
 
 def distorted(image, rng, probability):
-    """torchvision's RandomPhotometricDistort, with the same draws."""
+    """Apply torchvision's RandomPhotometricDistort, with the same draws."""
 
     def hue(image, turn):
         return np.floor(turned(image, turn) + 0.5).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Signals become louder, later, shorter, noisier and coarser as the definitions of these words say."""
+"""Ops on signals follow their definitions: gain, shift, crop, noise, masks, resampling, companding."""
 
 import math
 import re
@@ -19,7 +19,7 @@ LENGTH = 40
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    """Ops run in plain Python: what compiled code makes of them is compared with that once."""
+    """Run ops in plain Python: one test compares the compiled code with that."""
     monkeypatch.setenv("LOADERX_DEBUG", "1")
 
 
@@ -183,7 +183,7 @@ def test_a_reversed_signal_keeps_its_channels(shape):
 
 
 def stretch(signal, start, steps, fill):
-    """Moments from `start`, as a slice of a signal with much fill around it."""
+    """Return moments from `start`, as a slice of a signal with much fill around it."""
     far = len(signal) + abs(start) + steps
     padded = np.pad(
         signal, [(far, far), *[(0, 0)] * (signal.ndim - 1)], constant_values=fill
@@ -267,7 +267,7 @@ def test_noise_has_the_power_that_the_ratio_leaves_it(decibels):
     values = (noise / np.sqrt(expected)[:, None, None]).reshape(-1)
     assert stats.kstest(values, "norm").pvalue > 0.001
     assert abs(np.mean(values**2) - 1) < 4 * math.sqrt(2 / values.size)
-    # White: neighbours in time and between channels do not know of each other.
+    # White: neighbours in time and in channels are not correlated.
     for first, second in ((noise[:, 1:], noise[:, :-1]), (noise[..., 1:], noise[..., :-1])):
         correlation = np.corrcoef(first.reshape(-1), second.reshape(-1))[0, 1]
         assert abs(correlation) < 4 / math.sqrt(first.size)
@@ -336,7 +336,7 @@ def test_waveforms_are_masked_too_and_as_a_whole_if_asked():
 
 
 def resampled(signal, length, start, extent, fill):
-    """np.interp between the middles of moments."""
+    """Return np.interp between the middles of moments."""
     places = start + (np.arange(length) + 0.5) * extent / length
     middles = np.arange(len(signal)) + 0.5
     columns = [np.interp(places, middles, column) for column in signal.reshape(len(signal), -1).T]

@@ -1,4 +1,4 @@
-"""Skeletons turn, stretch, lose joints and frames, and whoever is absent stays so."""
+"""Skeletons turn, stretch, lose joints and frames, and absent persons stay absent."""
 
 import math
 import re
@@ -20,7 +20,7 @@ PRESENT = [((0, 12), (0, 12)), ((0, 9), (0, 0)), ((2, 8), (4, 10)), ((0, 1), (0,
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    """Ops run in plain Python: what compiled code makes of them is compared with that once."""
+    """Run ops in plain Python: one test compares the compiled code with that."""
     monkeypatch.setenv("LOADERX_DEBUG", "1")
 
 
@@ -34,7 +34,7 @@ def skeletons(frames=FRAMES, joints=JOINTS, persons=PERSONS, channels=3, seed=0)
 
 
 def present(x):
-    """(samples, 1, frames, 1, persons): who is where."""
+    """Return which persons are present, as (samples, 1, frames, 1, persons)."""
     return np.any(x != 0, axis=(1, 3), keepdims=True)
 
 
@@ -67,7 +67,7 @@ def test_absent_persons_and_padding_stay_zero(op):
     x = skeletons()
     out = apply(x, op)
     if op.name == "FrameDrop":
-        # Who is in the frame before may be in a repeated one.
+        # A person of the frame before may be in a repeated one.
         nobody = ~present(x).any(axis=-1, keepdims=True)
         assert not np.any(out[np.broadcast_to(nobody, x.shape)])
     else:
@@ -221,7 +221,7 @@ def test_frames_are_dropped_as_often_as_asked():
 
 
 def cropped(sample, rng, low, high, length):
-    """np.interp between the middles of frames, and the nearer frame for those who come or go."""
+    """Return np.interp between the middles of frames, and the nearer frame for persons who come or leave."""
     there = sample.any(axis=(0, 2))
     frames = np.flatnonzero(there.any(axis=1))
     if len(frames) == 0:

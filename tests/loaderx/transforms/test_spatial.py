@@ -1,4 +1,4 @@
-"""Crops, pads, flips and resizes are those of NumPy, OpenCV and Pillow; a chain of them is one after the other."""
+"""Crops, pads, flips and resizes are those of NumPy, OpenCV and Pillow; a chain equals its ops one after the other."""
 
 import itertools
 import math
@@ -29,7 +29,7 @@ FILTERS = {
 
 
 def resized(image, size, window=None, interpolation="bilinear", antialias=True):
-    """A window of the image, scaled to a size by the twins of the kernels."""
+    """Return a window of the image, scaled to a size by the twins of the kernels."""
     height, width = image.shape[:2]
     pixels = image.reshape(height, width, -1)
     channels = pixels.shape[2]
@@ -58,7 +58,7 @@ def resized(image, size, window=None, interpolation="bilinear", antialias=True):
 
 
 def normalized(pixels, mean, std, white=255):
-    """Normalize as one multiplication and one addition in float32."""
+    """Normalise by one multiplication and one addition in float32."""
     mean, std = np.asarray(mean), np.asarray(std)
     scale = (1 / (std * white)).astype(np.float32)
     return pixels.astype(np.float32) * scale + (-mean / std).astype(np.float32)
@@ -68,7 +68,7 @@ def normalized(pixels, mean, std, white=255):
 
 
 def numbered(count=1):
-    """Images in which every pixel is its own number."""
+    """Return images in which every pixel is its own number."""
     return np.broadcast_to(np.arange(70, dtype=np.uint8).reshape(7, 10, 1), (count, 7, 10, 1))
 
 
@@ -270,7 +270,7 @@ def test_bilinear_resizing_without_antialiasing_is_that_of_opencv(shape, dtype, 
 
 
 def pillow(image, size, interpolation):
-    """Pillow's result as floats, channel by channel: of four channels it would take the last for transparency."""
+    """Return Pillow's result as floats, channel by channel: it would treat the fourth one as transparency."""
     channels = image.reshape(*image.shape[:2], -1)
     method = FILTERS[interpolation][1]
     made = [
@@ -307,7 +307,7 @@ def test_resizing_is_that_of_pillow(shape, interpolation):
 
 
 def exact(image, size, interpolation):
-    """All shares of all pixels, in float64."""
+    """Return all shares of all pixels, in float64."""
     kind, _ = FILTERS[interpolation]
     down, across = (
         reference.filter_matrix(before, after, kind, True)
@@ -642,7 +642,7 @@ CHAINS = {
         [T.CenterCrop((5, 8)), T.Pad(2, border="edge"), T.Resize((3, 4)), T.RandomFlip(1.0)],
         lambda x: resized(np.pad(x[1:6, 1:9], [(2, 2), (2, 2), (0, 0)], "edge"), (3, 4))[:, ::-1],
     ),
-    "bicubic behind a flip": (
+    "bicubic after a flip": (
         [T.RandomFlip(1.0), T.Resize((3, 14), interpolation="bicubic"), T.Pad(1, fill=7)],
         lambda x: np.pad(
             resized(x[:, ::-1], (3, 14), interpolation="bicubic"),
@@ -650,11 +650,11 @@ CHAINS = {
             constant_values=7,
         ),
     ),
-    "nearest behind bilinear": (
+    "nearest after bilinear": (
         [T.Resize((8, 9)), T.Resize((4, 3), interpolation="nearest")],
         lambda x: resized(x, (8, 9))[1::2, 1::3],
     ),
-    "bilinear behind a pad, and again": (
+    "bilinear after a pad, and again": (
         [T.Pad(1, fill=255), T.Resize((9, 6)), T.Resize((4, 5))],
         lambda x: resized(
             resized(np.pad(x, [(1, 1), (1, 1), (0, 0)], constant_values=255), (9, 6)), (4, 5)

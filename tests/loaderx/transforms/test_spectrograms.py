@@ -15,7 +15,7 @@ from tests.loaderx.transforms.waveforms import RATE, check_padding, tone, wavefo
 
 
 def spectrogram(x, size, hop, width, filters, power, center):
-    """Mel spectrogram of one waveform by NumPy."""
+    """Return the mel spectrogram of one waveform by NumPy."""
     before = (size - width) // 2
     window = np.pad(np.hanning(width + 1)[:-1], (before, size - width - before))
     frames = 1 + (len(x) if center else len(x) - size) // hop
@@ -94,7 +94,7 @@ def test_waveforms_of_one_channel_are_taken_and_others_refused():
 
 
 def warped(x, center, place):
-    """np.interp on both sides of the moment, between the middles of rows."""
+    """Return np.interp on both sides of the moment, between the middles of rows."""
     out = np.empty_like(x, np.float64)
     for begin, end, first, last in ((0, center, 0, place), (center, len(x), place, len(x))):
         part = x[begin:end]

@@ -1,4 +1,4 @@
-"""Tokens are masked as BERT masks them and cut out in spans as T5 does it, alike in inputs and targets."""
+"""Tokens are masked as in BERT and cut out in spans as in T5, alike in inputs and targets."""
 
 import math
 import re
@@ -26,7 +26,7 @@ def sequences(count, length, dtype=np.int32, low=1000, high=2000):
 
 
 class Both:
-    """Rows that are inputs and targets alike, behind ops for both, and what the ops have drawn for each."""
+    """Rows that are inputs and targets alike, after ops for both, and the draws of the ops for each."""
 
     def __init__(self, rows, *ops):
         dataset = dict.fromkeys(FIELDS, rows)
@@ -52,7 +52,7 @@ MASK, VOCABULARY, SPECIAL = 103, 500, (1001, 1002, 1003)
 
 
 def masked(row, rng, probability, keep, random):
-    """What becomes of a row, token by token, in both fields."""
+    """Return a row after masking, token by token, in both fields."""
     inputs, targets = row.copy(), np.full_like(row, -100)
     for k, token in enumerate(row):
         share = rng.random()
@@ -107,7 +107,7 @@ def test_tokens_are_masked_as_often_as_published():
     assert stats.chisquare(outcomes, shares * len(now)).pvalue > 0.001
     random = now[(now != MASK) & (now < VOCABULARY)]
     assert stats.kstest(random / VOCABULARY, "uniform").pvalue > 0.001
-    # Every place alike.
+    # Every place is equally likely.
     assert stats.chisquare(chosen.sum(axis=0)).pvalue > 0.001
 
 
@@ -163,7 +163,7 @@ def to_unique_sentinel(tokens, noise_mask, sentinel):
 
 
 def shuffled_segmentation(random):
-    """As T5 draws it."""
+    """Draw as T5 does."""
 
     def segment(items, segments):
         first = np.concatenate([[0], random.permutation(np.arange(items - 1) < segments - 1)])
@@ -173,7 +173,7 @@ def shuffled_segmentation(random):
 
 
 def drawn_segmentation(rng):
-    """One border after the other, by the draws of the op: each place has the chance borders left / places left."""
+    """Draw one border after the other, as the op: each place has the probability borders left / places left."""
 
     def part(items, parts):
         for size in range(1, items):

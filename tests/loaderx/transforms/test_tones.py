@@ -15,7 +15,7 @@ from tests.loaderx.transforms.images import Applied, apply, images
 
 
 def byte_images(shape=(23, 31, 3)):
-    """Any bytes, few of them, one colour, and bytes of a narrow range; enough of them to be equalized."""
+    """Return any bytes, few of them, one colour, and bytes of a narrow range; enough of them to be equalized."""
     x = images(shape, count=8)
     x[1] //= 2
     x[2] = 100 + x[2] // 4
@@ -28,7 +28,7 @@ def byte_images(shape=(23, 31, 3)):
 
 
 def pillows(function, x):
-    """What a function of Pillow makes of images."""
+    """Return images after a function of Pillow."""
     flat = x[..., 0] if x.shape[3] == 1 else x
     out = [np.asarray(function(Image.fromarray(image))) for image in flat]
     return np.stack(out).reshape(x.shape)

@@ -23,7 +23,7 @@ def white_of(dtype):
 
 
 def normalized(x, mean, std):
-    """One multiplication and one addition in float32."""
+    """Normalise by one multiplication and one addition in float32."""
     mean, std = np.asarray(mean, float), np.asarray(std, float)
     scale = (1 / (std * white_of(x.dtype))).astype(np.float32)
     return x.astype(np.float32) * scale + (-mean / std).astype(np.float32)

@@ -19,7 +19,7 @@ def data():
 
 
 class Rows:
-    """The same data as Python objects."""
+    """Source in Python with the same data."""
 
     def __init__(self):
         self._data = data()
