@@ -45,15 +45,15 @@ def advice(function: Any) -> str:
     foreign = sorted({package for package, _ in called if _is_installed(package)})
     if not foreign:
         return (
-            "if Python and NumPy are all it needs, write it as a function that changes `x` in place, and decorate it "
+            "if it needs only Python and NumPy, write it as a function that changes `x` in place, and decorate it "
             "with `@loaderx.transform` to have it compiled"
         )
     words = " ".join(name for _, name in called).lower()
     known = list(dict.fromkeys(op for word, op in EQUIVALENTS.items() if word in words))
     instead = (
-        f"T.{known[0]} of `from loaderx import transforms as T` does the like and is compiled"
+        f"T.{known[0]} of `from loaderx import transforms as T` does this and is compiled"
         if known
-        else "an op of `loaderx.transforms` that does the like is compiled"
+        else "an op of `loaderx.transforms` that does this is compiled"
     )
     return (
         f"it calls {' and '.join(foreign)}, which cannot be compiled; {instead}; work without randomness can be done "

@@ -43,12 +43,12 @@ class TransformFactory:
         rest = rest[1:] if self.takes_rng else rest
         if out is None and "out" in names:
             raise ArgumentError(
-                f"transform {function.__name__!r} takes `out`: say which with `@transform(out=...)`, a "
+                f"transform {function.__name__!r} has an argument `out`: declare it by `@transform(out=...)`, a "
                 "function from the input spec and the parameters to the output spec."
             )
         if names[: len(wanted)] != wanted or "rng" in rest:
             raise ArgumentError(
-                f"transform {function.__name__!r} must take `({', '.join(wanted)}, rng, ...)`, where rng may be "
+                f"transform {function.__name__!r} must accept `({', '.join(wanted)}, rng, ...)`, where rng may be "
                 f"left out, or `({', '.join(wanted)}, length, rng, ...)`, not `({', '.join(names)})`."
             )
         several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -64,7 +64,7 @@ class TransformFactory:
         ):
             raise ArgumentError(
                 f"transform {function.__name__!r} returns or yields something, which would be lost: it must change "
-                "`x` in place, or take `(x, out, ...)` and fill `out`."
+                "`x` in place, or accept `(x, out, ...)` and fill `out`."
             )
         check_function(plain, wanted)
         self._parameters = signature.replace(
@@ -148,7 +148,7 @@ class AuthoredTransform(SampleTransform):
         answer = self._author.out(spec, **self._parameters)
         if not isinstance(answer, Spec):
             raise ArgumentError(
-                f"`out` of transform {self.name!r} must give a Spec, not {answer!r}."
+                f"`out` of transform {self.name!r} must return a Spec, not {answer!r}."
             )
         self._check_dtype(answer)
         return answer
@@ -161,7 +161,7 @@ class AuthoredTransform(SampleTransform):
             )
 
     def parameters(self, spec: Spec) -> Mapping[str, Parameter]:
-        # A Python float takes the precision of the array it meets, as in NumPy. As float64 it would turn every
+        # A Python float adopts the precision of the array it meets, as in NumPy. As float64 it would turn every
         # operation on float32 samples into one of float64, and natural loops would be four times slower.
         if spec.dtype != np.float32:
             return self._parameters
@@ -186,7 +186,7 @@ def transform(function: Any = None, /, *, out: OutputRule | None = None) -> Any:
 
     `f(x, rng, ...)` changes the array x in place. `f(x, out, rng, ...)` fills `out`, whose spec is given by
     `@transform(out=lambda spec, **parameters: ...)`. `rng` may be left out; it has the methods of NumPy's Generator.
-    In an entry with a field of lengths, `f(x, length, rng, ...)` is told how many entries of x along its first axis are
+    In an entry with a field of lengths, `f(x, length, rng, ...)` gets how many entries of x along its first axis are
     data. The other parameters are numbers, booleans or arrays, given by keyword, and are not compiled in.
     """
     if function is None:
@@ -201,7 +201,7 @@ def _python_function(function: Any) -> types.FunctionType:
 
 
 def _check_kind(function: Any) -> None:
-    """Refuse what is not a function written with `def`."""
+    """Refuse objects that are not functions written with `def`."""
     hint = None
     if isinstance(function, TransformFactory):
         hint = "It is a transform already."

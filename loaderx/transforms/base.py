@@ -41,7 +41,7 @@ class Transform(ReprFromArguments, ABC):
     takes_images: bool = False
     # Whether it works in place.
     in_place: bool = False
-    # Whether what comes out are images with their channels first.
+    # Whether its results are images with their channels first.
     channels_first: bool = False
     # Whether it changes values only: an image stays an image, and boxes stay where they are.
     keeps_axes: bool = False
@@ -106,7 +106,7 @@ class Transform(ReprFromArguments, ABC):
         return None
 
     def leaves(self, spec: Spec, before: "tuple[Transform, ...]" = ()) -> Iterator["Leaf"]:
-        """Yield the ops inside of this one, or itself, each with the spec that it gets and the ops `before` it."""
+        """Yield the ops inside of this one, or itself, each with the spec of its input and the ops `before` it."""
         yield self, spec, before
 
     def flattened(self, step: "Step") -> list["Step"]:

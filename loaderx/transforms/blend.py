@@ -57,7 +57,7 @@ class Blend(Repeating):
         return self._refuse_moved_copies(super().for_points(image), "boxes or keypoints")
 
     def _refuse_moved_copies(self, changed: Transform, what: str) -> Transform:
-        """Refuse ops that change what cannot be mixed: it would have to be in several places at once."""
+        """Refuse ops that move pixels, where a field cannot be mixed: it would have to be in several places at once."""
         if changed.does_nothing:
             return Identity()
         raise ArgumentError(

@@ -1,7 +1,7 @@
 """Brightness, contrast, saturation, hue, channels, grey, erasing: in place on an image of uint8 or floats.
 
-Of four channels the last is opacity (alpha), which ops on colours leave as it is. A grey image has no colours: what
-changes only these leaves it as it is.
+Of four channels the last is opacity (alpha), which ops on colours leave as it is. A grey image has no colours: ops
+that change only these leave it as it is.
 """
 
 import math

@@ -150,10 +150,10 @@ class RandomIoUCrop(BoxWindow):
     """Random part that overlaps with one of the boxes by a drawn minimum, scaled to `size` (SSD, Liu et al., 2016).
 
     As in torchvision, one of `overlaps` is drawn, then up to `trials` parts, whose height and width are within `scale`
-    of those of the image and whose aspect ratio is within `ratio`. The first is taken in which the centre of a box is,
-    and which has an intersection over union of at least that overlap with one of these boxes. After `trials` another
-    overlap is drawn. An overlap of 1 means the whole image; so does a sample without a valid box.
-    Boxes whose centre is outside of the part are no longer valid. `interpolation` and `antialias` are those of Resize.
+    of those of the image and whose aspect ratio is within `ratio`. The first of them is used that contains the centre
+    of a box, and that has an intersection over union of at least that overlap with one of these boxes. After `trials`
+    another overlap is drawn. An overlap of 1 means the whole image; so does a sample without a valid box. Boxes whose
+    centre is outside of the part are no longer valid. `interpolation` and `antialias` are those of Resize.
     """
 
     function = staticmethod(iou_window)

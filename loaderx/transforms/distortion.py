@@ -257,7 +257,7 @@ def bend_points(x: Any, rng: Any, limits: Any, height: int, width: int) -> None:
 class OpticalDistortion(FieldTransform):
     """Lens distortion, which bends straight lines (Albumentations' OpticalDistortion, its camera model).
 
-    A pixel at the distance r from the centre, where each side of the image is 1, shows what is at
+    A pixel at the distance r from the centre, where each side of the image is 1, shows the input at
     r (1 + k r^2 + k r^4) in the input, with k from -distort_limit to distort_limit, or from a range. Above 0 the image
     shrinks more and more towards its corners, as a barrel; below 0 it grows. k must be above -0.36, where the corners
     begin to fold. Masks, boxes and keypoints follow; `fill` and `fill_mask` are those of ElasticDeform.

@@ -40,7 +40,7 @@ def smooth(
     for tap in range(reach + 1):
         weights[tap] = math.exp(-0.5 * (tap / width) * (tap / width))
         total += weights[tap] if tap == 0 else 2.0 * weights[tap]
-    # Shares are 65536ths where lines are integers; what is less than half of the last bit changes nothing.
+    # Shares are 65536ths where lines are integers; shares below half of the last bit change nothing.
     fixed = line.itemsize == 2
     unit, least = (65536.0, 0.5) if fixed else (1.0, 2.0**-30)
     taps = 1
@@ -193,8 +193,8 @@ def clahe(
 class CLAHE(ImageTransform):
     """Contrast-limited adaptive histogram equalisation of uint8, in a grid of `tiles`, or (down, across).
 
-    No bin of a histogram is above `clip` times the mean; 0 is no limit. One channel is what OpenCV makes of it. Of
-    three, this is done to the grey (19595 R + 38470 G + 7471 B + 32768) >> 16, and what it changes is added to each
+    No bin of a histogram is above `clip` times the mean; 0 is no limit. One channel equals OpenCV's result. Of three,
+    this is done to the grey (19595 R + 38470 G + 7471 B + 32768) >> 16, and the change of the grey is added to each
     channel, clipped.
     """
 

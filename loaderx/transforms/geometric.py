@@ -177,7 +177,7 @@ def affine_map(
 ) -> Any:
     """Return shear, scale and rotation around a centre, then translation: the inverse of torchvision's composition.
 
-    The centre is at `share` of the size, and so many pixels from there, from the corner of the image.
+    The centre is at `share` of the size from the corner of the image, plus an offset in pixels.
     """
     angle = draw_amount(rng, degrees)
     across = draw_amount(rng, translate_x) * width

@@ -123,8 +123,8 @@ def infer_kinds(
 ) -> FieldKinds:  # fmt: skip
     """Return the kinds of the fields of an entry: given, by name, or by dtype and shape next to the image.
 
-    `images` says that an op of the entry takes images, so there must be one. Without such an op, three axes with one of
-    `channels` at the end are an image.
+    `images` says that an op of the entry accepts images, so there must be one. Without such an op, three axes with one
+    of `channels` at the end are an image.
     """
     specs = [spec for _, spec in fields]
     known = [

@@ -30,7 +30,7 @@ Mixer = Callable[
 class Objects:
     """Mask of an entry that tells objects apart: its field and its spec.
 
-    Its values are those of labels, or with `rows` the numbers of so many boxes, from 1. It is read as it is before
+    Its values are those of labels, or with `rows` the numbers of this many boxes, from 1. It is read as it is before
     `phase`, with which all fields of the entry begin to be mixed.
     """
 

@@ -24,8 +24,8 @@ class Mosaic(Filled, CompositeTransform):
     Samples are not scaled: put Resize, LetterBox or ScaleJitter before. Where none of them reaches is `fill`; masks get
     `fill_mask`, as in RandomCrop, and those of instances 0 without it.
 
-    Boxes are clipped to what is seen of their sample. Boxes and keypoints of all four follow one another, in four times
-    as many rows; with `rows` they are the first so many that are valid.
+    Boxes are clipped to the visible part of their sample. Boxes and keypoints of all four follow one another, in four
+    times as many rows; with `rows` they are the first of them that are valid, at most `rows`.
     """
 
     def __init__(

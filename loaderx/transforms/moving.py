@@ -65,7 +65,7 @@ class MovingTransform(Transform):
         table.call(step, self.follow, [array_at("x", spec), drawn, *map(value, wanted)], x, x)
 
     def interpret_points(self, step: Step, image: Spec, result: Spec) -> Call:
-        """Return what moves boxes or keypoints, in plain Python."""
+        """Return a function that moves boxes or keypoints, in plain Python."""
         sizes = (*image_shape(image, self.name)[:2], *image_shape(result, self.name)[:2])
         as_number: Any = int if self.number == "int64" else float
 

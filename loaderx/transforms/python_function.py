@@ -38,7 +38,7 @@ class PythonFunction(Transform):
         return advice(self.function)
 
     def output(self, spec: Spec) -> Spec:
-        raise AssertionError("what a Python function returns is known when it has run")
+        raise AssertionError("the result of a Python function is known when it has run")
 
     def add_to(self, chain: "Chain", step: Step) -> None:
         call = self.interpret(step, chain.output, None)

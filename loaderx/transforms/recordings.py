@@ -170,7 +170,7 @@ class ImpulseResponse(_Recorded):
 
     `responses` is an array of shape (rows, time) or (rows, time, channels), as the noises of BackgroundNoise; one
     channel is for all. With `normalize` a response is divided by the root of its energy, which keeps white noise as
-    loud as it was. The result begins with the signal: what a response holds before its peak delays it, and what rings
+    loud as it was. The result begins with the signal: the part of a response before its peak delays it, and the part
     after the last moment is cut.
     """
 

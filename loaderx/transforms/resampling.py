@@ -73,9 +73,9 @@ def resample(x: Any, out: Any, rng: Any, speed: Any, fill: float, table: Any, we
 class Resample(SignalTransform):
     """Resampling to `length` moments, at `speed`, by band-limited interpolation, or linear if not `antialias`.
 
-    Band-limited is a sinc under a Kaiser window, that of `scipy.signal.resample_poly`: what a lower sample rate cannot
-    hold is left out, and does not come back as another frequency. Linear is
-    `torch.nn.functional.interpolate(mode="linear", align_corners=False)`: nothing is smoothed before. The place of a
+    Band-limited is a sinc under a Kaiser window, that of `scipy.signal.resample_poly`: frequencies that a lower sample
+    rate cannot hold are left out, and do not alias. Linear is
+    `torch.nn.functional.interpolate(mode="linear", align_corners=False)`: without smoothing before. The place of a
     moment is its middle, so at a speed of 1 the ends of both signals are the same. Slower than 1, a random stretch of
     the signal is all that fits; faster, the whole signal lies at a random place in `fill`. Integers that follow a
     signal take the nearest moment.

@@ -107,8 +107,8 @@ class ScaleJitter(FilledWindow):
     """Scale jitter: a random factor at the same aspect ratio, then cropped or padded to `size` (large-scale jitter).
 
     A factor of 1 makes the image just fit into `size`, as torchvision's ScaleJitter counts; it is drawn evenly from
-    `scale`. torchvision leaves the image at the size that this gives. Here what is larger than `size` is cropped at a
-    random place, and what is smaller is in the left upper corner with `fill` right of it and below, as in Detectron2
+    `scale`. torchvision leaves the image at the size that this gives. Here a result larger than `size` is cropped at a
+    random place, and a smaller one is in the left upper corner with `fill` right of it and below, as in Detectron2
     and copy-paste augmentation (Ghiasi et al., 2021): all samples have one size. Masks, boxes and keypoints follow.
     `fill` and `fill_mask` are those of RandomCrop, `interpolation` and `antialias` those of Resize.
     """

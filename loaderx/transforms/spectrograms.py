@@ -196,7 +196,7 @@ class LogMel(SignalTransform):
     def for_length(self) -> Transform:
         raise ArgumentError(
             f"{self.name} makes frames of moments, and the length would still count moments. Leave the length out of "
-            f"the entry: a sample of so many moments has 1 + length // {self._hop} frames."
+            f"the entry: a sample of `length` moments has 1 + length // {self._hop} frames."
         )
 
 

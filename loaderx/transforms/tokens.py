@@ -75,7 +75,7 @@ def mask_targets(
 class MaskTokens(SampleTransform):
     """Masked tokens for BERT: each is chosen with `probability`, and of those chosen most become `mask`.
 
-    A share `random` of them becomes a random token below `vocabulary`, a share `keep` stays what it is. Tokens in
+    A share `random` of them becomes a random token below `vocabulary`, a share `keep` stays unchanged. Tokens in
     `special` are never chosen. In the fields after the first of an entry, which begin as the same tokens, tokens that
     were not chosen become `ignore`, to be left out of the loss:
 
@@ -213,7 +213,7 @@ def corrupt_targets(
 
 
 class SpanCorruption(SampleTransform):
-    """Span corruption of T5: random spans of tokens become one sentinel each, and are what is to be predicted.
+    """Span corruption of T5: random spans of tokens become one sentinel each, and the model predicts them.
 
     A share `density` of the tokens is in spans of `mean_span` tokens on average. The spans become `sentinel`,
     `sentinel` - 1 and so on, in T5 32099, 32098, ... In the fields after the first of an entry, which begin as the

@@ -109,7 +109,7 @@ class Normalize(_Scaled):
 
     @property
     def mean_and_std(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what is subtracted, and what is divided by then."""
+        """Return the numbers to subtract, and those to divide by then."""
         return self._mean, self._std
 
     @property

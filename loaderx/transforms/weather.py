@@ -59,8 +59,8 @@ class Fog(ImageTransform):
     """Fog: discs that are denser towards the centre, then a blur (Albumentations' RandomFog).
 
     `intensity`, from 0 to 1, decides how many discs there are and how large they are; each of them hides
-    alpha * intensity of the image behind it. The blur is over a thirtieth of the shorter side. Of float images what is
-    below black is clipped.
+    alpha * intensity of the image behind it. The blur is over a thirtieth of the shorter side. Values below black
+    of float images are clipped.
     """
 
     function = staticmethod(fog)
@@ -172,7 +172,7 @@ def shadow(
 class Shadow(ImageTransform):
     """Polygons of shadow, in which an image is darker by `intensity` (Albumentations' RandomShadow); clipped.
 
-    `shadows` is how many, a number or a range. Each has so many `vertices`, anywhere in a `region` of the image: (left,
+    `shadows` is how many, a number or a range. Each has `vertices` corners, anywhere in a `region` of the image: (left,
     top, right, bottom), as fractions of its size. Where its sides cross, every other part is in the shadow.
     """
 

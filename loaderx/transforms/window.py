@@ -123,7 +123,7 @@ class WindowTransform(MovingTransform):
         last = group[-1]
         scaling: Any = last.transform if last.transform.is_scaling else None
         shown = group[:-1] if scaling else group
-        # The tables of an image that is seen as it is.
+        # The tables of an unchanged image.
         identity = np.concatenate([np.arange(extent, dtype=np.int32) for extent in size])
         tables, current = Tables(table.constant(identity), size), spec
         for step in shown:

@@ -237,9 +237,9 @@ def test_a_function_of_another_form_is_refused(function):
 def test_a_function_that_takes_out_must_say_what_it_is():
     def widen(x, out): ...
 
-    with refused("'widen' takes `out`", r"@transform\(out=...\)"):
+    with refused("'widen' has an argument `out`", r"@transform\(out=...\)"):
         lx.transform(widen)
-    with refused("'clip_to' must take `", "x, out, rng", "x, most"):
+    with refused("'clip_to' must accept `", "x, out, rng", "x, most"):
 
         @lx.transform(out=lambda spec, **parameters: spec)
         def clip_to(x, most): ...
@@ -271,7 +271,7 @@ def test_a_function_whose_result_would_be_lost_is_refused():
 def test_an_out_that_gives_no_spec_is_refused():
     def fill(x, out, size): ...
 
-    with refused("`out` of transform 'fill' must give a Spec", r"\(3,\)"):
+    with refused("`out` of transform 'fill' must return a Spec", r"\(3,\)"):
         run(lx.transform(out=lambda spec, size: (size,))(fill)(size=3))
     with refused("`out` of transform 'fill'", "size", "unexpected keyword argument"):
         run(lx.transform(out=lambda spec: spec)(fill)(size=3))

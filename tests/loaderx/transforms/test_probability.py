@@ -215,5 +215,5 @@ def test_ops_with_a_probability_pickle_and_are_shown_as_written():
 
 def test_values_on_another_scale_are_warned_of_all_the_same():
     rows = 255 * images((4, 4, 3), dtype=np.float32, count=4)
-    with pytest.warns(UserWarning, match="Brightness takes floats for images from 0 to 1"):
+    with pytest.warns(UserWarning, match="Brightness treats floats as images from 0 to 1"):
         apply(rows, T.Brightness(0.5, probability=0.5))
