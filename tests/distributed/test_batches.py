@@ -284,7 +284,7 @@ def test_a_process_that_fails_is_reported_with_its_words(tmp_path):
         processes.run(tmp_path, 1, 1, {"no such job": {}})
 
 
-def test_a_process_that_goes_on_for_ever_is_ended():
+def test_a_process_that_never_ends_is_ended():
     started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
     assert processes.wait([started], 0.2) == [None]
     assert started.poll() is not None

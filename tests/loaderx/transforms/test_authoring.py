@@ -550,7 +550,7 @@ class Callable:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_no_function_written_with_def_is_refused(given, hint):
+def test_only_functions_written_with_def_are_accepted(given, hint):
     with refused("`@transform` compiles functions that are written with `def`", hint):
         lx.transform(given)
 

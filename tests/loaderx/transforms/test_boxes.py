@@ -146,7 +146,7 @@ def test_a_box_of_which_too_little_is_visible_is_dropped_whatever_the_scale():
     assert not batch["bboxes"][~batch["bboxes_valid"]].any()
 
 
-def test_what_is_seen_as_a_whole_passes_a_visibility_of_one():
+def test_a_fully_visible_box_passes_a_visibility_of_one():
     boxes = written_as(corners(64) * 0.999, "cxcywh", (HEIGHT, WIDTH)).astype(np.float32)
     ops = [T.Resize((391, 577)), T.RandomFlip(), T.Resize((77, 13))]
     kinds = {"bboxes": T.Boxes("yolo", min_visibility=1)}

@@ -636,7 +636,7 @@ EVERY_OP = [
         ((7, 10, 3), "complex64", "accepts integers, float32 or float64, not complex64[7, 10, 3]."),
     ],
 )  # fmt: skip
-def test_what_is_no_image_is_refused_by_every_op(op, shape, dtype, message):
+def test_every_op_refuses_samples_that_are_not_images(op, shape, dtype, message):
     with pytest.raises(lx.ArgumentError, match=f"{op.name}.*{re.escape(message)}"):
         lx.pipeline([op])(np.zeros((2, *shape), dtype), batch=True)
 

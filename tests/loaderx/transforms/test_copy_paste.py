@@ -63,7 +63,7 @@ def test_all_objects_of_one_partner_are_pasted_with_a_share_of_1():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 1.0])
-def test_boxes_are_around_what_is_left_of_their_objects(share):
+def test_boxes_are_around_the_visible_part_of_their_objects(share):
     data = scenes()
     batch = batch_of(data, T.CopyPaste(share))
     assert_boxes_are_around_their_pixels(batch)

@@ -97,7 +97,7 @@ def test_labels_are_moved_and_never_mixed_whatever_the_order(op, names):
     assert len(classes(batch["image"])) > 100
 
 
-def test_the_order_of_the_names_decides_what_is_drawn_and_nothing_else():
+def test_the_order_of_the_names_decides_the_draws_and_nothing_else():
     image = np.repeat(MASK[..., None], 3, -1)
     for names in (("image", "mask"), ("mask", "image")):
         ops = [T.RandomFlip(), T.RandomCrop((10, 12)), T.Brightness((1.0, 1.0))]

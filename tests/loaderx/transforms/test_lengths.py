@@ -119,7 +119,7 @@ def test_a_transform_of_ones_own_is_told_the_length(debug, monkeypatch):
         np.testing.assert_array_equal(out, row[np.maximum(length - 3 + np.arange(3), 0)])
 
 
-def test_a_length_is_that_of_what_is_left_by_the_ops_before():
+def test_a_length_is_that_after_the_ops_before():
     sample = rows(())[1].copy()
     mean_of_data.py(sample, 16, np.random.default_rng(0), scale=1.0)
     np.testing.assert_allclose(sample, rows(())[1].sum(), rtol=1e-5)

@@ -155,7 +155,7 @@ def test_grey_images_have_no_axis_of_channels_or_one(op):
 
 
 @pytest.mark.parametrize("op", COLOURS, ids=repr)
-def test_what_is_about_colours_refuses_grey_images(op):
+def test_ops_on_colours_refuse_grey_images(op):
     message = f"{op.name} accepts images of 3 or 4 channels, not uint8[7, 10, 1]."
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([op])(images((7, 10, 1)))

@@ -91,7 +91,7 @@ def test_labels_values_boxes_and_keypoints_follow():
             assert labels[int(down), int(across)] == 5
 
 
-def test_what_is_in_the_padding_is_not_in_the_image():
+def test_points_in_the_padding_are_not_in_the_image():
     data = {
         "image": np.zeros((1, 20, 20, 3), np.uint8),
         "boxes": np.array([[[15, 15, 40, 40], [22, 22, 30, 30]]], np.float32),

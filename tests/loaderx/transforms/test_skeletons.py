@@ -165,7 +165,7 @@ def test_a_shear_is_a_matrix_with_ones_on_its_diagonal():
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_jitter_is_gaussian_noise_on_those_who_are_there():
+def test_jitter_is_gaussian_noise_on_persons_who_are_present():
     x = skeletons()
     there = np.broadcast_to(present(x), x.shape)
     noise = (apply(x, K.JointJitter(0.5)).astype(np.float64) - x)[there]
@@ -173,7 +173,7 @@ def test_jitter_is_gaussian_noise_on_those_who_are_there():
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_a_joint_at_the_centre_of_somebody_who_is_there_jitters_too():
+def test_a_joint_at_the_centre_of_a_present_person_jitters_too():
     out = apply(skeletons()[:1], K.CenterOnJoint(1), K.JointJitter())
     assert np.all(out[:, :, :, 1] != 0)
 
@@ -381,7 +381,7 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
     ("shape", "dtype"),
     [((3, 12, 25), "float32"), ((3, 0, 25, 2), "float32"), ((3, 12, 25, 2), "float64")],
 )
-def test_what_is_no_sequence_of_skeletons_is_refused_by_every_op(op, shape, dtype):
+def test_every_op_refuses_samples_that_are_not_sequences_of_skeletons(op, shape, dtype):
     message = (
         f"{op.name} accepts float32 samples of shape (channels, frames, joints, persons), not "
         f"{dtype}{list(shape)}."

@@ -690,7 +690,7 @@ def test_windows_around_a_resize_are_one_pass_over_the_pixels(ops, passes):
     assert len(_groups(steps, lx.Spec((7, 10, 3), np.uint8))) == passes
 
 
-def test_columns_of_a_table_are_normalized_one_by_one_behind_a_window_too():
+def test_columns_of_a_table_are_normalized_one_by_one_after_a_window_too():
     x = images((7, 10))
     out = apply(x, T.RandomFlip(1.0), T.Normalize(np.arange(10) / 10, 1.0))
     np.testing.assert_array_equal(out, normalized(np.flip(x, 2), np.arange(10) / 10, 1.0))
@@ -887,7 +887,7 @@ EVERY_OP = [
 
 @pytest.mark.parametrize("op", EVERY_OP, ids=repr)
 @pytest.mark.parametrize("shape", [(), (7,), (1, 7, 10, 3), (7, 0, 3)])
-def test_what_is_no_image_is_refused_by_every_op(op, shape):
+def test_every_op_refuses_samples_that_are_not_images(op, shape):
     with pytest.raises(lx.ArgumentError, match=rf"{op.name} .*takes .*not uint8\[") as caught:
         lx.pipeline([op])(np.zeros((2, *shape), np.uint8), batch=True)
     assert "op 0 of `transforms`" in "".join(caught.value.__notes__)

@@ -132,7 +132,7 @@ def test_moments_and_shifts_are_drawn_evenly():
     assert stats.chisquare(np.bincount(np.add(shifts, 3))).pvalue > 0.001
 
 
-def test_what_is_too_short_and_padding_stay():
+def test_short_samples_and_padding_stay():
     x = waveforms((16, 3))
     np.testing.assert_array_equal(apply(x, T.TimeWarp(8)), x)
     np.testing.assert_array_equal(apply(x, T.TimeWarp(0)), x)

@@ -365,7 +365,7 @@ UNFIT = [
 
 
 @pytest.mark.parametrize(("op", "spec", "message"), UNFIT)
-def test_what_does_not_fit_is_refused(op, spec, message):
+def test_samples_that_do_not_fit_are_refused(op, spec, message):
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         op.output(spec)
 

@@ -272,7 +272,7 @@ EVERY_OP = [Gamma(), Solarize((0, 1)), Posterize((1, 8)), Invert(0.5), AutoContr
 
 
 @pytest.mark.parametrize("op", EVERY_OP, ids=repr)
-def test_what_is_no_image_is_refused_by_every_op(op):
+def test_every_op_refuses_samples_that_are_not_images(op):
     with pytest.raises(lx.ArgumentError, match=f"{op.name} accepts images of shape"):
         lx.pipeline([op])(np.zeros((2, 7), np.uint8), batch=True)
 
