@@ -237,7 +237,7 @@ def test_what_cannot_work_is_refused_in_every_process(runs, topology, case):
 
 @pytest.mark.parametrize("topology", FEW_AND_MANY)
 def test_a_state_that_leaves_a_last_batch_that_cannot_be_divided_is_refused_at_once(runs, topology):
-    """Not after hours of training."""
+    """Refuse it at once, not after hours of training."""
     for process in runs(topology):
         message = process["refusals"]["resumed between batches"]
         assert message is not None

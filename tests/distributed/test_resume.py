@@ -101,7 +101,7 @@ def test_dropped_rows_are_of_the_end_of_an_epoch_and_none_comes_twice(runs):
 
 @pytest.mark.parametrize("name", program.RESUMES)
 def test_a_position_inside_a_batch_is_said_where_the_epoch_is_rounded(runs, name):
-    """With 96 after 64 the first epoch of "padded" and "dropped" is cut in other places."""
+    """Resume with 96 after 64: the first epoch of "padded" and "dropped" is cut in other places."""
     said = [results[0]["warnings"] for _, results in legs(runs, name)]
     inside = {"padded": [0, 1, 1], "dropped": [0, 1, 0]}.get(name, [0, 0, 0])
     assert [len(warnings) for warnings in said] == inside

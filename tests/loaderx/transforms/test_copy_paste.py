@@ -303,7 +303,7 @@ def builder_of(chain):
 @settings(deadline=None, max_examples=40)
 @given(given=st.lists(PLACES, min_size=7, max_size=7))
 def test_a_process_that_holds_some_places_of_each_field_makes_the_same_bytes(chain, given):
-    """As one of several hosts: it reads the rows of its places, and those that are mixed into them."""
+    """Read, as one of several hosts, the rows of its places, and those that are mixed into them."""
     builder, whole = builder_of(chain)
     blocks = {
         field.name: ranges.union((start, min(start + extent, 10)) for start, extent in own)
@@ -358,7 +358,7 @@ def test_fields_may_have_been_mixed_before_differently_often(mask_first):
 
 
 def test_masks_are_read_as_they_are_before_it():
-    """Not as they are in the data, and not as ops after it leave them."""
+    """Read masks as the ops before it leave them: not as in the data, and not as after later ops."""
     data = labelled(16)
     ops = [T.Rot90(1), T.CopyPaste(1.0), T.Rot90(2)]
     batch = batch_of(data, *ops, **KINDS)
@@ -525,7 +525,7 @@ def test_an_image_alone_is_refused():
 
 
 def test_a_background_of_no_box_is_kept():
-    """The label to be ignored, in a mask of instances: it is never pasted."""
+    """Keep the label to be ignored in a mask of instances: it is never pasted."""
     data = scenes(8)
     plain = batch_of(data, T.CopyPaste(1.0))
     for instances in (data["instances"], plain["instances"]):

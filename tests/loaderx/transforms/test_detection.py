@@ -205,7 +205,7 @@ def test_erosion_may_cut_the_boxes_and_says_how_small_a_part_without_boxes_is():
 
 
 def test_ops_before_and_after_are_seen_as_they_are():
-    """The window is drawn by the boxes as the ops before it left them, in a pass with them."""
+    """Draw the window by the boxes as the ops before it left them, in a pass with them."""
     ops = [T.RandomFlip(), T.Rot90((0, 2)), T.BoxSafeCrop((30, 24)), T.RandomFlip(axis="vertical")]
     batch = batch_of(*ops)
     assert batch["boxes_valid"][:, :2].all()
@@ -338,7 +338,7 @@ def test_zooming_out_moves_all_fields_alike_and_fills():
 
 
 def test_zooming_out_is_padding_and_resizing():
-    """As torchvision does it: a canvas around the image, which another op scales."""
+    """Compare to torchvision's way: a canvas around the image, which another op scales."""
     image = np.random.default_rng(0).integers(0, 256, (COUNT, HEIGHT, WIDTH, 3), np.uint8)
     data = {"image": image, "keypoints": np.tile(np.float32([[0, 0], [WIDTH, HEIGHT]]), (COUNT, 1, 1))}  # fmt: skip
     batch = batch_of(T.ZoomOut((30, 44), 1.0), data=data, fields=("image", "keypoints"))

@@ -287,7 +287,7 @@ SHAPES = [(13, 21, 3), (21, 13, 3), (16, 12, 1), (9, 31, 4), (1, 1, 3), (1, 17, 
 @pytest.mark.parametrize("interpolation", FILTERS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_resizing_is_that_of_pillow(shape, interpolation):
-    """Values at random are the worst case: filters that overshoot are clipped everywhere.
+    """Resize random values, the worst case: filters that overshoot are clipped everywhere.
 
     Before version 13, Pillow always mixed columns first. The order matters where that is clipped.
     """
