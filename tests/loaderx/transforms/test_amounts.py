@@ -11,8 +11,8 @@ import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
 from tests.loaderx.transforms.catalogue import PAGE, exported
 
-# Numbers to try where a quarter is not valid, and for arguments that accept no Choice.
-NUMBERS = {"bits": 3, "size": 5, "radius": 3, "quality": 50, "holes": 2, "center": 0.25}
+# Numbers to try where a quarter is not valid.
+NUMBERS = {"bits": 3, "size": 5, "radius": 3, "quality": 50, "holes": 2}
 AT_A_RATE = ("LowPass", "HighPass", "BandPass", "LoudnessNormalize")
 REQUIRED = {
     "Resample": {"length": 7},
@@ -61,8 +61,10 @@ def test_one_number_means_what_the_table_says(op, argument, meaning):
     ranges = {
         "around 1": (1 - number, 1 + number),
         "around 0": (-number, number),
-        # A choice of one is not drawn.
-        "the value": (number, number) if argument in NUMBERS else T.Choice(number),
+        # A choice of one is not drawn; Mosaic accepts no Choice.
+        "the value": (number, number)
+        if argument in NUMBERS or op == "Mosaic"
+        else T.Choice(number),
         "a square": (number, number),
         "all four": (number, number),
     }

@@ -92,7 +92,7 @@ def test_the_function_itself_is_there_to_be_called_and_read():
     factor = np.random.default_rng(0).uniform(1.0, 2.0)
     np.testing.assert_allclose(sample, ROWS[1] * factor, rtol=1e-6)
     assert scale.__name__ == "scale"
-    assert scale.__doc__ == "Scaled by a random factor."
+    assert scale.__doc__ == "Scale by a random factor."
 
 
 def test_a_transform_shows_its_parameters():
