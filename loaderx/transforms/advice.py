@@ -1,4 +1,4 @@
-"""Advice on Python callables among the ops: which can be compiled, and what to use instead of those that cannot."""
+"""Advice on Python callables among the ops: which can be compiled, and what replaces those that cannot."""
 
 import dis
 import functools
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# What Numba compiles; code that calls anything else cannot be decorated.
+# Numba compiles calls of these; code that calls anything else cannot be decorated.
 COMPILED_PACKAGES = frozenset(
     {"numpy", "math", "builtins", "numba", "loaderx", "operator", "cmath"}
 )
@@ -40,29 +40,29 @@ EQUIVALENTS = {
 
 
 def advice(function: Any) -> str:
-    """Say what makes a plain callable faster: compiling it, where that can be."""
+    """Return what makes a plain callable faster: compiling it, where that is possible."""
     called = list(_called(function, set()))
     foreign = sorted({package for package, _ in called if _is_installed(package)})
     if not foreign:
         return (
-            "if Python and NumPy are all it needs, write it as a function that changes `x` in place, and decorate it "
+            "if it needs only Python and NumPy, write it as a function that changes `x` in place, and decorate it "
             "with `@loaderx.transform` to have it compiled"
         )
     words = " ".join(name for _, name in called).lower()
     known = list(dict.fromkeys(op for word, op in EQUIVALENTS.items() if word in words))
     instead = (
-        f"T.{known[0]} of `from loaderx import transforms as T` does the like and is compiled"
+        f"T.{known[0]} of `from loaderx import transforms as T` does this and is compiled"
         if known
-        else "an op of `loaderx.transforms` that does the like is compiled"
+        else "an op of `loaderx.transforms` that does this is compiled"
     )
     return (
-        f"it calls {' and '.join(foreign)}, which cannot be compiled; {instead}; work without chance can be done "
+        f"it calls {' and '.join(foreign)}, which cannot be compiled; {instead}; work without randomness can be done "
         "once, before the rows are written to a file (`loaderx convert`)"
     )
 
 
 def _called(function: Any, seen: set[Any]) -> Iterator[tuple[str, str]]:
-    """The packages and names of all that a function uses, also through functions of the user's own."""
+    """Return the packages and names that a function uses, also through functions of the user's own."""
     function = inspect.unwrap(function)
     while isinstance(function, functools.partial | types.MethodType):
         function = function.func if isinstance(function, functools.partial) else function.__func__
@@ -105,7 +105,7 @@ def _package_of(value: Any) -> str:
 
 
 def _is_installed(package: str) -> bool:
-    """Whether it is a package that the user did not write, and that Numba does not compile."""
+    """Return whether the user did not write this package and Numba does not compile it."""
     if package in COMPILED_PACKAGES:
         return False
     file = getattr(sys.modules.get(package), "__file__", None)

@@ -1,4 +1,4 @@
-"""How much of something: a number, a range that is drawn from evenly, or a choice of numbers."""
+"""Amounts of an op: a number, a range that is drawn from evenly, or a choice of numbers."""
 
 import math
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from .base import as_number
 
 
 class Choice:
-    """One of these numbers, each as likely as the others, where an op takes a number or a range."""
+    """Choice of one of these numbers, each equally likely, where an op accepts a number or a range."""
 
     def __init__(self, *values: float) -> None:
         self.values = tuple(map(as_number, values))
         if not self.values or not all(map(math.isfinite, self.values)):
-            raise ArgumentError(f"Choice takes at least one finite number, not {values!r}.")
+            raise ArgumentError(f"Choice accepts one or more finite numbers, got {values!r}.")
 
     def __repr__(self) -> str:
         return f"Choice({', '.join(f'{value:g}' for value in self.values)})"
@@ -32,7 +32,7 @@ Amounts: TypeAlias = NDArray[np.float64]
 
 @jitable
 def draw_amount(rng: Any, values: Any) -> Any:
-    """A number from a range or a choice; where there is only one, nothing is drawn."""
+    """Draw a number from a range or a choice; where there is only one, nothing is drawn."""
     if len(values) == 1:
         return values[0]
     if len(values) == 2:
@@ -41,17 +41,17 @@ def draw_amount(rng: Any, values: Any) -> Any:
 
 
 def amounts(name: str, value: Amount, least: float = -math.inf, most: float = math.inf) -> Amounts:
-    """A number is itself, two numbers are a range."""
+    """Return what to draw from: a number is itself, two numbers are a range."""
     return _amounts(name, value, least, most, lambda number: (number,), least)
 
 
 def spread(name: str, value: Amount, most: float = math.inf) -> Amounts:
-    """A number is the range from its negative to it, two numbers are a range."""
+    """Return what to draw from: a number is the range from its negative to it, two numbers are a range."""
     return _amounts(name, value, -most, most, lambda number: (-number, number), 0.0)
 
 
 def factors(name: str, value: Amount) -> Amounts:
-    """A number is the range of that much below and above 1, two numbers are a range; no factor is below 0."""
+    """Return the factors to draw from: a number is the range of that much below and above 1, none below 0."""
     return _amounts(
         name, value, 0.0, math.inf, lambda number: (max(0.0, 1.0 - number), 1.0 + number), 0.0
     )

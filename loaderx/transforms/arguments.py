@@ -1,4 +1,4 @@
-"""Arguments of a pass: what compiled code is to read where, and the words of the parameter block it reads."""
+"""Arguments of a pass: what compiled code reads and where, and their words of the parameter block."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +10,14 @@ from loaderx.kernels import passes
 from loaderx.kernels.passes import HEIGHT, WIDTH, element_name
 from loaderx.spec import Spec
 
-# So many channels are compiled in: loops over the channels of a pixel are then none.
+# Up to this many channels are compiled in, so that loops over the channels of a pixel are unrolled.
 MOST_CHANNELS = 4
 NO_WORDS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
 class Given:
-    """One argument of a pass, its words of the block, and the array whose address is among them."""
+    """Argument of a pass: its words of the block, and the array whose address is among them."""
 
     argument: passes.Argument
     words: NDArray[np.int64]
@@ -42,7 +42,7 @@ def array_at(base: str, spec: Spec, *, fixed: bool = False, offset: int | None =
 
 
 def image_at(base: str, channels: int, dtype: Any) -> Given:
-    """Return an image as large as the sample is."""
+    """Return an image of the size of the sample."""
     extents, words = _extents((1, 1, channels), False)
     shape = (HEIGHT, WIDTH, extents[2])
     return Given(passes.Array(base, element_name(dtype), shape), _words(words[2:]))
@@ -52,7 +52,7 @@ HEIGHT_OF, WIDTH_OF = Given(passes.Size(HEIGHT), NO_WORDS), Given(passes.Size(WI
 
 
 def length_of(most: int) -> Given:
-    """Return how much of a sample is data, at most so much."""
+    """Return how many entries of a sample are data, at most this many."""
     return Given(passes.Length(), _words([most]))
 
 

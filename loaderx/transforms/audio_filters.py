@@ -24,7 +24,7 @@ UNCHANGED = np.array([1.0, 0.0, 0.0, 0.0, 0.0])
 
 
 def positive_rate(sample_rate: Any) -> float:
-    """Moments in a second."""
+    """Return a sample rate, or refuse one that is not above 0."""
     rate = as_number(sample_rate)
     if not 0 < rate < float("inf"):
         raise ArgumentError(f"`sample_rate` (={sample_rate!r}) must be a finite number above 0.")
@@ -35,7 +35,7 @@ def positive_rate(sample_rate: Any) -> float:
 def pass_filter(
     x: Any, rng: Any, kind: int, order: int, cutoff: Any, width: Any, rate: float, nothing: Any, sections: Any
 ) -> None:  # fmt: skip
-    """All that is below or above a drawn frequency, or around it."""
+    """Remove what is below or above a drawn frequency, or outside of a band."""
     low = draw_amount(rng, cutoff) / rate
     high = low
     if kind == BAND_PASS:
@@ -49,7 +49,7 @@ def pass_filter_within(
     x: Any, length: int, rng: Any, kind: int, order: int, cutoff: Any, width: Any, rate: float, nothing: Any,
     sections: Any,
 ) -> None:  # fmt: skip
-    """The data filtered; the padding stays."""
+    """Filter the data; the padding stays."""
     if length > 0:
         pass_filter(x[:length], rng, kind, order, cutoff, width, rate, nothing, sections)
 
@@ -95,7 +95,7 @@ class _Cutoff(_Pass):
 
 
 class LowPass(_Cutoff):
-    """Frequencies above `cutoff`, in Hz, weaker by 6 decibels per octave times `order`: a Butterworth filter.
+    """Low-pass filter (Butterworth): weaker above `cutoff`, in Hz, by 6 decibels per octave times `order`.
 
     It is `scipy.signal.butter` and `sosfilt`: causal, from silence, 3 decibels less at the cutoff. 2 is the order of
     torchaudio's lowpass_biquad.
@@ -116,7 +116,7 @@ class LowPass(_Cutoff):
 
 
 class HighPass(_Cutoff):
-    """Frequencies below `cutoff`, in Hz, weaker by 6 decibels per octave times `order`, as in LowPass."""
+    """High-pass filter (Butterworth): weaker below `cutoff`, in Hz, by 6 decibels per octave times `order`."""
 
     kind = HIGH_PASS
 
@@ -133,7 +133,7 @@ class HighPass(_Cutoff):
 
 
 class BandPass(_Pass):
-    """Frequencies outside of a band of `bandwidth` times its `center`, in Hz, weaker, as in LowPass on both sides.
+    """Band-pass filter: frequencies outside of a band of `bandwidth` times its `center`, in Hz, weaker, as LowPass.
 
     The band reaches from center * (1 - bandwidth / 2) to center * (1 + bandwidth / 2), as in audiomentations. `order`
     is that of each of its two sides, as in `scipy.signal.butter`.
@@ -158,7 +158,7 @@ class BandPass(_Pass):
         top = float(np.max(frequencies) * (1 + np.max(widths) / 2))
         if top >= rate / 2:
             raise ArgumentError(
-                f"the band of `center` (={center!r}) and `bandwidth` (={bandwidth!r}) reaches up to {top:g}, and must "
+                f"The band of `center` (={center!r}) and `bandwidth` (={bandwidth!r}) reaches up to {top:g}, and must "
                 f"end below half of `sample_rate` (={rate:g})."
             )
         super().__init__(frequencies, widths, rate, order)

@@ -21,7 +21,7 @@ OutputRule = Callable[..., Any]
 
 
 class TransformFactory:
-    """A function marked by `@transform`. Calling it with keyword parameters gives an op; `.py` is the function."""
+    """Factory of ops, made by `@transform`: called with parameters it gives an op; `.py` is the function."""
 
     def __init__(self, function: Callable[..., None], out: OutputRule | None) -> None:
         if out is not None and not callable(out):
@@ -36,19 +36,19 @@ class TransformFactory:
         names = list(signature.parameters)
         wanted = ["x", "out"] if out is not None else ["x"]
         rest = names[len(wanted) :]
-        # Only with rng behind it: alone it is a parameter.
+        # Only with rng after it: alone it is a parameter.
         self.takes_length = rest[:2] == ["length", "rng"]
         rest = rest[1:] if self.takes_length else rest
         self.takes_rng = rest[:1] == ["rng"]
         rest = rest[1:] if self.takes_rng else rest
         if out is None and "out" in names:
             raise ArgumentError(
-                f"transform {function.__name__!r} takes `out`: say which with `@transform(out=...)`, a "
+                f"transform {function.__name__!r} has an argument `out`: declare it by `@transform(out=...)`, a "
                 "function from the input spec and the parameters to the output spec."
             )
         if names[: len(wanted)] != wanted or "rng" in rest:
             raise ArgumentError(
-                f"transform {function.__name__!r} must take `({', '.join(wanted)}, rng, ...)`, where rng may be "
+                f"transform {function.__name__!r} must accept `({', '.join(wanted)}, rng, ...)`, where rng may be "
                 f"left out, or `({', '.join(wanted)}, length, rng, ...)`, not `({', '.join(names)})`."
             )
         several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -56,7 +56,7 @@ class TransformFactory:
             raise ArgumentError(
                 f"transform {function.__name__!r} must name its parameters one by one, not `{signature}`."
             )
-        plain = _plain(function)
+        plain = _python_function(function)
         if (
             inspect.isgeneratorfunction(plain)
             or inspect.iscoroutinefunction(plain)
@@ -64,7 +64,7 @@ class TransformFactory:
         ):
             raise ArgumentError(
                 f"transform {function.__name__!r} returns or yields something, which would be lost: it must change "
-                "`x` in place, or take `(x, out, ...)` and fill `out`."
+                "`x` in place, or accept `(x, out, ...)` and fill `out`."
             )
         check_function(plain, wanted)
         self._parameters = signature.replace(
@@ -89,20 +89,20 @@ class TransformFactory:
 
     @functools.cached_property
     def portable(self) -> Any:
-        """The function, to be pickled."""
+        """Return the function in a form that can be pickled."""
         return portable(self.py, self.out)  # type: ignore[arg-type]
 
     def __call__(self, *values: Any, **parameters: Any) -> "AuthoredTransform":
         if values:
             raise ArgumentError(
-                f"transform {self.py.__name__!r} takes its parameters by keyword: {self._parameters}. To call it on "
+                f"transform {self.py.__name__!r} accepts its parameters by keyword: {self._parameters}. To call it on "
                 "a sample, use `.py`."
             )
         try:
             bound = self._parameters.bind(**parameters)
         except TypeError as error:
             raise ArgumentError(
-                f"transform {self.py.__name__!r} takes the parameters {self._parameters}: {error}"
+                f"transform {self.py.__name__!r} accepts the parameters {self._parameters}: {error}"
             ) from None
         bound.apply_defaults()
         return AuthoredTransform(
@@ -111,15 +111,15 @@ class TransformFactory:
 
 
 class AuthoredTransform(SampleTransform):
-    """An op made of a user's function and its parameters."""
+    """Op made of a user's function and its parameters."""
 
     checked = True
 
     def __init__(self, author: TransformFactory, parameters: Mapping[str, Parameter]) -> None:
-        # Once more: functions that it calls may have been defined further down.
-        check_draws(_plain(author.py))
+        # Checked a second time: functions that it calls may have been defined after it.
+        check_draws(_python_function(author.py))
         arrays = [name for name, value in parameters.items() if isinstance(value, np.ndarray)]
-        check_parameters(_plain(author.py), arrays)
+        check_parameters(_python_function(author.py), arrays)
         self._author = author
         self._parameters = dict(parameters)
         self.function = author.py
@@ -148,7 +148,7 @@ class AuthoredTransform(SampleTransform):
         answer = self._author.out(spec, **self._parameters)
         if not isinstance(answer, Spec):
             raise ArgumentError(
-                f"`out` of transform {self.name!r} must give a Spec, not {answer!r}."
+                f"`out` of transform {self.name!r} must return a Spec, not {answer!r}."
             )
         self._check_dtype(answer)
         return answer
@@ -161,7 +161,7 @@ class AuthoredTransform(SampleTransform):
             )
 
     def parameters(self, spec: Spec) -> Mapping[str, Parameter]:
-        # A Python float takes the precision of the array it meets, as in NumPy. As float64 it would turn every
+        # A Python float adopts the precision of the array it meets, as in NumPy. As float64 it would turn every
         # operation on float32 samples into one of float64, and natural loops would be four times slower.
         if spec.dtype != np.float32:
             return self._parameters
@@ -186,7 +186,7 @@ def transform(function: Any = None, /, *, out: OutputRule | None = None) -> Any:
 
     `f(x, rng, ...)` changes the array x in place. `f(x, out, rng, ...)` fills `out`, whose spec is given by
     `@transform(out=lambda spec, **parameters: ...)`. `rng` may be left out; it has the methods of NumPy's Generator.
-    In an entry with a field of lengths, `f(x, length, rng, ...)` is told how many entries of x along its first axis are
+    In an entry with a field of lengths, `f(x, length, rng, ...)` gets how many entries of x along its first axis are
     data. The other parameters are numbers, booleans or arrays, given by keyword, and are not compiled in.
     """
     if function is None:
@@ -194,14 +194,14 @@ def transform(function: Any = None, /, *, out: OutputRule | None = None) -> Any:
     return TransformFactory(function, None)
 
 
-def _plain(function: Any) -> types.FunctionType:
-    """The function that `numba.njit` was given, or the function itself."""
+def _python_function(function: Any) -> types.FunctionType:
+    """Return the function that `numba.njit` was given, or the function itself."""
     plain: types.FunctionType = getattr(function, "py_func", function)
     return plain
 
 
 def _check_kind(function: Any) -> None:
-    """Refuse what is not a function written with `def`."""
+    """Refuse objects that are not functions written with `def`."""
     hint = None
     if isinstance(function, TransformFactory):
         hint = "It is a transform already."
@@ -209,7 +209,7 @@ def _check_kind(function: Any) -> None:
         hint = "Decorate the function inside, and give its arguments as parameters: `f(amount=2)`."
     elif inspect.ismethod(function):
         hint = "Write a function, and make what it reads of `self` parameters of it."
-    elif not isinstance(_plain(function), types.FunctionType):
+    elif not isinstance(_python_function(function), types.FunctionType):
         hint = (
             "Only code in Python can be compiled; call it inside of a function, if Numba knows it."
         )
@@ -222,7 +222,7 @@ def _check_kind(function: Any) -> None:
 
 
 def as_parameter(name: str, value: Any) -> Parameter:
-    """A value in one of the few types compiled code is made for."""
+    """Convert a value to one of the few types that code is compiled for."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):
@@ -245,6 +245,6 @@ def as_parameter(name: str, value: Any) -> Parameter:
     # the original. Compiled code has no half precision.
     dtype = np.float32 if array.dtype == np.float16 else array.dtype.newbyteorder("=")
     parameter: np.ndarray[Any, Any] = np.array(array, dtype, order="C")
-    # What a sample writes there, others would read.
+    # Read-only: other samples would read what one sample writes there.
     parameter.flags.writeable = False
     return parameter

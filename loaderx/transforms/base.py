@@ -1,4 +1,4 @@
-"""What a transform is: its effect on the spec of a sample, the passes it becomes, and how other fields follow it."""
+"""Base of all transforms: the effect on the spec of a sample, the passes, and how other fields follow."""
 
 import math
 from abc import ABC, abstractmethod
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 
     from .step import Call, Step
 
-# What compiled code takes at run time: another value needs no other code.
+# Parameters of compiled code at run time: another value does not compile again.
 Parameter: TypeAlias = int | float | bool | np.float32 | np.ndarray[Any, Any]
 
 
 class Transform(ReprFromArguments, ABC):
-    """One op on a sample. A kind of op is a class in a file of its own, which says all of this."""
+    """Op on one sample. A kind of op is a class in a file of its own, which defines all of this."""
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Name of the op in messages."""
         return type(self).__name__
 
     @abstractmethod
     def output(self, spec: Spec) -> Spec:
-        """The spec of what comes out for samples of `spec`; raises if these cannot be taken."""
+        """Return the spec of the result for samples of `spec`; raise if the op does not accept these."""
 
     # Whether it moves pixels.
     spatial: bool = False
-    # Whether it takes samples for images, of (height, width, channels) or (height, width).
+    # Whether it treats samples as images, of (height, width, channels) or (height, width).
     takes_images: bool = False
-    # Whether it leaves its result where it found the sample.
+    # Whether it works in place.
     in_place: bool = False
-    # Whether what comes out are images with their channels first.
+    # Whether its results are images with their channels first.
     channels_first: bool = False
-    # Whether it only changes what values are worth: an image stays an image, and boxes stay where they are.
+    # Whether it changes values only: an image stays an image, and boxes stay where they are.
     keeps_axes: bool = False
     # Whether it is a window onto an image, which others may continue.
     is_window: bool = False
@@ -81,7 +81,7 @@ class Transform(ReprFromArguments, ABC):
         chain.add_pass(step)
 
     def joins(self, group: list["Step"], step: "Step", spec: Spec) -> bool:
-        """Whether this op, a `step` on samples of `spec`, runs in the pass of the steps before it."""
+        """Return whether this op, a `step` on samples of `spec`, runs in the pass of the steps before it."""
         return False
 
     @abstractmethod
@@ -90,7 +90,7 @@ class Transform(ReprFromArguments, ABC):
     ) -> None:
         """Write the passes of steps that run together, this op the first, from register `x` to `out`.
 
-        Both are the same for an op that works in place. Samples are of `spec`.
+        For an op that works in place both are the same register. Samples are of `spec`.
         """
 
     def interpret(self, step: "Step", spec: Spec, compiled: Any) -> "Call":
@@ -98,24 +98,24 @@ class Transform(ReprFromArguments, ABC):
         call: Call = compiled(step, spec)
         return call
 
-    # What is warned of once for all ops of a kind.
+    # Warnings that are given once for all ops of a kind.
     caution_kind: "type[Transform] | None" = None
 
     def caution(self, spec: Spec, largest: Callable[[], float]) -> str | None:
-        """What is wrong with the scale of the values that this op gets, if anything; `largest` of them is looked up."""
+        """Return what is wrong with the scale of the values of its input, if anything, and look up the `largest`."""
         return None
 
     def leaves(self, spec: Spec, before: "tuple[Transform, ...]" = ()) -> Iterator["Leaf"]:
-        """Yield the ops inside of this one, or itself, each with the spec that it gets and the ops `before` it."""
+        """Yield the ops inside of this one, or itself, each with the spec of its input and the ops `before` it."""
         yield self, spec, before
 
     def flattened(self, step: "Step") -> list["Step"]:
-        """Return the steps that this one stands for: others may then run in one pass with them."""
+        """Return the steps that replace this one: others may then run in one pass with them."""
         return [step]
 
     @property
     def sees_kinds(self) -> bool:
-        """Whether it treats the kinds of fields next to an image differently."""
+        """Return whether the op treats the kinds of fields next to an image differently."""
         if self.mixes_values:
             return False
         return (
@@ -128,7 +128,7 @@ class Transform(ReprFromArguments, ABC):
     def for_kind(self, kind: Kind) -> "Transform":
         """Return the op for a field of an entry with an image: for an image, for labels or for values of pixels.
 
-        What moves pixels moves all of them. What only changes the worth of values is for images.
+        An op that moves pixels is for all of these fields. An op that changes values only is for images.
         """
         if kind == IMAGE:
             return self
@@ -143,11 +143,11 @@ class Transform(ReprFromArguments, ABC):
         return self
 
     def for_length(self) -> "Transform":
-        """The op for samples that end with padding, behind as many entries as a field of their entry says."""
+        """Return the op for samples that end with padding, where a field of the entry gives the length of the data."""
         return self
 
     def for_points(self, image: Spec) -> "Transform":
-        """The op that moves boxes and keypoints as this one moves the pixels of an image."""
+        """Return the op that moves boxes and keypoints as this one moves the pixels of an image."""
         raise ArgumentError(f"{self.name} cannot move boxes or keypoints along with an image.")
 
 
@@ -156,22 +156,22 @@ Leaf: TypeAlias = tuple[Transform, Spec, tuple[Transform, ...]]
 
 
 def image_shape(spec: Spec, name: str) -> tuple[int, int, int]:
-    """(height, width, channels) of an image, where (height, width) is an image of one channel."""
+    """Return (height, width, channels) of an image, where (height, width) is an image of one channel."""
     if len(spec.shape) not in (2, 3) or 0 in spec.shape:
         raise ArgumentError(
-            f"{name} takes images of shape (height, width, channels) or (height, width), not {spec}."
+            f"{name} accepts images of shape (height, width, channels) or (height, width), not {spec}."
         )
     height, width = spec.shape[:2]
     return height, width, spec.shape[2] if len(spec.shape) == 3 else 1
 
 
 def is_integer(value: Any, least: int) -> bool:
-    """Whether this is an integer of at least `least`."""
+    """Return whether this is an integer of at least `least`."""
     return isinstance(value, int | np.integer) and least <= int(value) < 1 << 63
 
 
 def pair(name: str, value: Any, least: int = 1) -> tuple[int, int]:
-    """Two integers from one or two."""
+    """Return two integers from one or two."""
     values = (value, value) if isinstance(value, int | np.integer) else value
     several = isinstance(values, tuple | list | np.ndarray)
     if not several or len(values) != 2 or not all(is_integer(entry, least) for entry in values):
@@ -182,7 +182,7 @@ def pair(name: str, value: Any, least: int = 1) -> tuple[int, int]:
 
 
 def as_number(value: Any) -> float:
-    """A number; NaN, which no rule allows, for what is none."""
+    """Return a number, or NaN, which no rule allows, if this is not a number."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -190,7 +190,7 @@ def as_number(value: Any) -> float:
 
 
 def between(name: str, value: Any, low: float, high: float) -> float:
-    """A finite number from low to high."""
+    """Return a finite number from low to high."""
     number = as_number(value)
     if not low <= number <= high:
         raise ArgumentError(f"`{name}` (={value!r}) must be from {low} to {high}.")
@@ -198,7 +198,7 @@ def between(name: str, value: Any, low: float, high: float) -> float:
 
 
 def finite(name: str, value: Any) -> float:
-    """Any number but infinity and NaN."""
+    """Return a number that is neither infinity nor NaN."""
     number = as_number(value)
     if not math.isfinite(number):
         raise ArgumentError(f"`{name}` (={value!r}) must be a finite number.")
@@ -206,7 +206,7 @@ def finite(name: str, value: Any) -> float:
 
 
 def positive_range(name: str, value: Any, high: float = math.inf) -> tuple[float, float]:
-    """Two numbers above 0, the lower one first, at most `high`."""
+    """Return two numbers above 0, the lower one first, at most `high`."""
     several = isinstance(value, tuple | list | np.ndarray) and len(value) == 2
     first, last = map(as_number, value) if several else (math.nan, math.nan)
     if not 0 < first <= last <= high or last == math.inf:

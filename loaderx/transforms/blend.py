@@ -1,4 +1,4 @@
-"""Blend: a sample mixed with what chains of ops make of it."""
+"""Blend: a sample mixed with the results of chains of ops on it."""
 
 from collections.abc import Sequence as Several
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Blend(Repeating):
-    """The sample mixed with `width` others that were made of it by `depth` branches each.
+    """Mix of the sample with `width` others that were made of it by `depth` branches each.
 
     The shares of these come from a Dirichlet distribution, that of the sample itself from a Beta distribution.
     """
@@ -38,7 +38,7 @@ class Blend(Repeating):
 
     @property
     def sees_kinds(self) -> bool:
-        """Whatever its ops are: it mixes values."""
+        """Return True, whatever its ops are: it mixes values."""
         return True
 
     def for_kind(self, kind: Kind) -> Transform:
@@ -46,18 +46,18 @@ class Blend(Repeating):
         if kind == IMAGE:
             return changed
         if kind == LABELS:
-            return self._unmixed(changed, "labels")
-        # Mixed with itself a sample would be rounded.
+            return self._refuse_moved_copies(changed, "labels")
+        # Without it, mixing a sample with itself would round it.
         return Identity() if changed.does_nothing else changed
 
     def for_labels(self) -> Transform:
-        return self._unmixed(super().for_labels(), "labels")
+        return self._refuse_moved_copies(super().for_labels(), "labels")
 
     def for_points(self, image: Spec) -> Transform:
-        return self._unmixed(super().for_points(image), "boxes or keypoints")
+        return self._refuse_moved_copies(super().for_points(image), "boxes or keypoints")
 
-    def _unmixed(self, changed: Transform, what: str) -> Transform:
-        """Refuse ops that change what cannot be mixed: it would have to be in several places at once."""
+    def _refuse_moved_copies(self, changed: Transform, what: str) -> Transform:
+        """Refuse ops that move pixels, where a field cannot be mixed: it would have to be in several places at once."""
         if changed.does_nothing:
             return Identity()
         raise ArgumentError(

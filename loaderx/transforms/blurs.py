@@ -1,4 +1,4 @@
-"""Motion blur, defocus and median: neighbours of a pixel that count alike; in place on an image."""
+"""Motion blur, defocus and median filter: neighbours of a pixel with equal weights; in place on an image."""
 
 import math
 from typing import Any
@@ -28,7 +28,7 @@ def whole_numbers(name: str, value: Any, least: int, step: int) -> Any:
 
 
 def _spaces(spec: Spec, radius: int) -> tuple[Spec, ...]:
-    """Runs, and what `mean_of_runs` works in: sums of bytes are exact in 32 bits."""
+    """Return the runs and workspaces of `mean_of_runs`: sums of bytes are exact in 32 bits."""
     height, width, channels = spec.shape
     total = np.int32 if spec.dtype == np.uint8 else np.float64
     run = Spec((2 * radius + 1,), np.int64)
@@ -48,7 +48,7 @@ def motion_blur(
     totals: Any,
     sums: Any,
 ) -> None:
-    """The mean of the pixels on a line."""
+    """Replace each pixel by the mean of the pixels on a line through it."""
     radius = int(draw_amount(rng, size)) // 2
     turn = math.radians(draw_amount(rng, angle))
     if radius == 0:
@@ -105,7 +105,7 @@ def defocus(
     totals: Any,
     sums: Any,
 ) -> None:
-    """The mean of the pixels of a disc."""
+    """Replace each pixel by the mean of the pixels of a disc."""
     reach = int(draw_amount(rng, radius))
     if reach == 0:
         return
@@ -120,7 +120,7 @@ def defocus(
 
 
 class Defocus(ImageTransform):
-    """Mean of the pixels at most `radius` away, as a lens out of focus has it (Albumentations' Defocus).
+    """Mean of the pixels at most `radius` away, like a lens out of focus (Albumentations' Defocus).
 
     `radius` is a whole number of pixels, or a range of them. The disc has a sharp edge, which Albumentations softens.
     The image is mirrored outside.
@@ -150,7 +150,7 @@ def median_blur(
     starts: Any,
     block: Any,
 ) -> None:
-    """The median of a square."""
+    """Replace each pixel by the median of a square."""
     side = int(draw_amount(rng, size))
     median_of_square(x, side, ring[:side], starts[:side], block)
 

@@ -14,7 +14,7 @@ Format: TypeAlias = Literal[
 ]
 
 CODES = {"xyxy": XYXY, "xywh": XYWH, "cxcywh": CXCYWH}
-# Names under which others know a format: what it is, and whether it is normalised.
+# Names of formats in other libraries: the format, and whether it is normalised.
 NAMES = {
     "pascal_voc": ("xyxy", False),
     "coco": ("xywh", False),
@@ -30,7 +30,7 @@ class Boxes:
     `format` is "xyxy" (left, top, right, bottom), "xywh" (left, top, width, height) or "cxcywh" (centre, width,
     height), in pixels, or in fractions of the width and height of the image if `normalized`. "pascal_voc" and "coco"
     are the first two in pixels, "yolo" and "albumentations" the last and the first normalised. Boxes are delivered in
-    the format they are given in; normalised ones as fractions of what the image has become.
+    the format they are given in; normalised ones as fractions of the resulting image.
 
     Boxes of less than `min_area` pixels, or of which less than `min_visibility` is left, are not valid after the last
     op, and become zeros. Visible is the share that no op has cut off; scaling changes nothing about it.
@@ -68,12 +68,12 @@ class Boxes:
 
     @property
     def code(self) -> int:
-        """The number of the format in compiled code."""
+        """Number of the format in compiled code."""
         return CODES[NAMES.get(self.format, (self.format,))[0]]
 
     @property
     def is_normalized(self) -> bool:
-        """Whether boxes are in fractions of the image."""
+        """Return whether boxes are in fractions of the image."""
         return NAMES[self.format][1] if self.format in NAMES else bool(self.normalized)
 
 

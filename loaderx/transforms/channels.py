@@ -14,12 +14,12 @@ USUAL = (1, 2, 3, 4)
 class Channels(ReprFromArguments):
     """Declare that images have one of these numbers of channels; without it ops on images accept 1 to 4.
 
-    It stands before the ops on images of its entry, changes nothing, and takes no time.
+    Put it before the ops on images of its entry. It changes nothing and takes no time.
     """
 
     def __init__(self, *numbers: int) -> None:
         if not numbers or not all(is_integer(number, 1) for number in numbers):
-            raise ArgumentError(f"Channels takes integers of at least 1, not {numbers!r}.")
+            raise ArgumentError(f"Channels accepts integers of at least 1, got {numbers!r}.")
         self.numbers = tuple(int(number) for number in numbers)
 
 
@@ -31,6 +31,6 @@ def check_channels(spec: Spec, name: str, stated: Collection[int]) -> None:
     if spec.shape[0] in USUAL:
         hint = f"Channels first? Transpose to (height, width, channels). {hint}"
     raise ArgumentError(
-        f"{name} takes images of shape (height, width, channels) with 1 to 4 channels, or (height, width), not "
+        f"{name} accepts images of shape (height, width, channels) with 1 to 4 channels, or (height, width), not "
         f"{spec}. {hint}"
     )

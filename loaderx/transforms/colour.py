@@ -1,7 +1,7 @@
 """Brightness, contrast, saturation, hue, channels, grey, erasing: in place on an image of uint8 or floats.
 
-Of four channels the last is opacity (alpha), which ops on colours leave as it is. A grey image has no colours: what
-changes only these leaves it as it is.
+Of four channels the last is opacity (alpha), which ops on colours leave as it is. A grey image has no colours: ops
+that change only these leave it as it is.
 """
 
 import math
@@ -29,13 +29,13 @@ from .dropout import Fill, check_fill, count_range, draw_count, fill_box, fill_v
 from .image import ImageTransform
 from .sample import FixedSpec
 
-# So many bytes do not exceed 16 bits when they are added up.
+# The sum of this many bytes fits 16 bits.
 ROWS = 256
 
 
 @jitable
 def brighten(x: Any, factor: Any, white: float) -> None:
-    """Towards black, or away from it."""
+    """Scale values towards black, or away from it."""
     least, most = precise(0, x), precise(white, x)
     flat, channels = x.reshape(-1), x.shape[2]
     for k in range(flat.shape[0]):
@@ -45,12 +45,12 @@ def brighten(x: Any, factor: Any, white: float) -> None:
 
 
 def brightness(x: Any, rng: Any, amount: Any, white: float) -> None:
-    """Times a factor."""
+    """Multiply an image by a drawn factor."""
     brighten(x, precise(draw_amount(rng, amount), x), white)
 
 
 class Brightness(ImageTransform):
-    """Times a factor from 1 - amount to 1 + amount, or from a range of factors."""
+    """Brightness times a factor from 1 - amount to 1 + amount, or from a range of factors."""
 
     function = staticmethod(brightness)
 
@@ -61,7 +61,7 @@ class Brightness(ImageTransform):
 
 @jitable
 def mean_grey(x: Any, columns: Any) -> Any:
-    """The mean of the grey of all pixels."""
+    """Return the mean of the grey of all pixels."""
     height, width, channels = x.shape
     lines = x.reshape(height, width * channels)
     red, green, blue = np.float64(0), np.float64(0), np.float64(0)
@@ -86,7 +86,7 @@ def mean_grey(x: Any, columns: Any) -> Any:
 
 @jitable
 def stretch(x: Any, factor: Any, white: float, columns: Any) -> None:
-    """Towards the mean grey, or away from it."""
+    """Move values towards the mean grey, or away from it."""
     rest = mean_grey(x, columns) * (precise(1, x) - factor)
     least, most = precise(0, x), precise(white, x)
     flat, channels = x.reshape(-1), x.shape[2]
@@ -97,23 +97,23 @@ def stretch(x: Any, factor: Any, white: float, columns: Any) -> None:
 
 
 def contrast(x: Any, rng: Any, amount: Any, white: float, columns: Any) -> None:
-    """Away from the mean grey by a factor."""
+    """Move values away from the mean grey by a drawn factor."""
     stretch(x, precise(draw_amount(rng, amount), x), white, columns)
 
 
 def columns_space(spec: Spec) -> Spec:
-    """Sums of columns, exact for uint8."""
+    """Return the workspace for sums of columns, exact for uint8."""
     dtype = np.uint16 if spec.dtype == np.uint8 else np.float64
     return Spec((math.prod(spec.shape[1:]),), dtype)
 
 
 def planes_space(spec: Spec) -> Spec:
-    """The channels of a block of pixels."""
+    """Return the workspace for the channels of a block of pixels."""
     return FixedSpec((3, BLOCK), spec.dtype)
 
 
 class Contrast(ImageTransform):
-    """Away from the mean grey of the image by a factor from 1 - amount to 1 + amount, or from a range of factors."""
+    """Contrast: the distance from the mean grey times a factor from 1 - amount to 1 + amount, or from a range."""
 
     function = staticmethod(contrast)
 
@@ -127,7 +127,7 @@ class Contrast(ImageTransform):
 
 @jitable
 def saturate_colours(x: Any, factor: Any, white: float, planes: Any) -> None:
-    """Towards the grey of each pixel, or away from it."""
+    """Move colours towards the grey of each pixel, or away from it."""
     rest = precise(1, x) - factor
     least, most = precise(0, x), precise(white, x)
     pixels = x.shape[0] * x.shape[1] if x.shape[2] > 1 else 0
@@ -145,7 +145,7 @@ def saturate_colours(x: Any, factor: Any, white: float, planes: Any) -> None:
 
 @jitable
 def colours_at(planes: Any, j: int) -> Any:
-    """Red, green and blue of a pixel of a block."""
+    """Return red, green and blue of a pixel of a block."""
     return (
         precise(planes[0, j], planes),
         precise(planes[1, j], planes),
@@ -154,12 +154,12 @@ def colours_at(planes: Any, j: int) -> Any:
 
 
 def saturation(x: Any, rng: Any, amount: Any, white: float, planes: Any) -> None:
-    """Away from the grey of each pixel by a factor."""
+    """Move colours away from the grey of each pixel by a drawn factor."""
     saturate_colours(x, precise(draw_amount(rng, amount), x), white, planes)
 
 
 class Saturation(ImageTransform):
-    """Away from the grey of each pixel by a factor from 1 - amount to 1 + amount, or from a range of factors."""
+    """Saturation: the distance from each pixel's grey times a factor from 1 - amount to 1 + amount, or from a range."""
 
     function = staticmethod(saturation)
     accepted_channels = (1, 3, 4)
@@ -174,7 +174,7 @@ class Saturation(ImageTransform):
 
 @jitable
 def turn_hue(x: Any, turn: Any, white: float, planes: Any) -> None:
-    """Along the circle of colours, whose length is 1; lightest and darkest channel keep their values."""
+    """Turn colours along the hue circle, whose length is 1; lightest and darkest channel keep their values."""
     shift = precise(6 * turn, x)
     none, two, three = precise(0, x), precise(2, x), precise(3, x)
     four, six = precise(4, x), precise(6, x)
@@ -206,14 +206,14 @@ def turn_hue(x: Any, turn: Any, white: float, planes: Any) -> None:
 
 
 def hue(x: Any, rng: Any, amount: Any, white: float, planes: Any) -> None:
-    """A turn of the circle of colours."""
+    """Turn the hue by a drawn part of the circle."""
     turn = draw_amount(rng, amount)
     if turn != 0:
         turn_hue(x, turn, white, planes)
 
 
 class Hue(ImageTransform):
-    """Colours turned along their circle by -amount to amount of it, or by a range; half of it is the most."""
+    """Hue turned along the circle of colours by -amount to amount of it, or by a range; at most by half of it."""
 
     function = staticmethod(hue)
     accepted_channels = (1, 3, 4)
@@ -238,7 +238,7 @@ def color_jitter(
     planes: Any,
     order: Any,
 ) -> None:
-    """Four changes in a random order; one that changes nothing costs nothing."""
+    """Apply the four changes in a random order; one that changes nothing costs nothing."""
     for step in range(4):
         order[step] = step
     for step in range(3):
@@ -291,7 +291,7 @@ class ColorJitter(ImageTransform):
 
 
 def grayscale(x: Any, rng: Any, probability: float, white: float, planes: Any) -> None:
-    """All channels become the grey of the pixel."""
+    """Set all channels to the grey of the pixel."""
     if rng.random() >= probability:
         return
     pixels = x.shape[0] * x.shape[1] if x.shape[2] > 1 else 0
@@ -323,7 +323,7 @@ class Grayscale(ImageTransform):
 
 @jitable
 def shuffle_channels(x: Any, rng: Any, shuffled: Any, order: Any, pixel: Any) -> None:
-    """The first `shuffled` channels in a random order."""
+    """Put the first `shuffled` channels into a random order."""
     channels = x.shape[2]
     for c in range(shuffled):
         order[c] = c
@@ -343,14 +343,14 @@ def shuffle_channels(x: Any, rng: Any, shuffled: Any, order: Any, pixel: Any) ->
 def channel_shuffle(
     x: Any, rng: Any, probability: float, white: float, order: Any, pixel: Any
 ) -> None:
-    """Channels in a random order."""
+    """Put the channels into a random order, with a probability."""
     if rng.random() >= probability:
         return
     shuffle_channels(x, rng, x.shape[2], order, pixel)
 
 
 class ChannelShuffle(ImageTransform):
-    """With `probability`, the channels in a random order; each order is as likely as the others."""
+    """Channels in a random order, with `probability`; each order is as likely as the others."""
 
     function = staticmethod(channel_shuffle)
     clips = False
@@ -372,7 +372,7 @@ def channel_drop(
     kept: Any,
     filled: Any,
 ) -> None:
-    """Some channels become one value."""
+    """Set some channels to one value."""
     if rng.random() >= probability:
         return
     value, left = saturate(fill, x), channels
@@ -406,7 +406,7 @@ def channel_drop(
 
 
 class ChannelDrop(ImageTransform):
-    """With `probability`, `channels` of the channels, each as likely as the others, become `fill`."""
+    """Channel dropout: with `probability`, `channels` of the channels, each equally likely, become `fill`."""
 
     function = staticmethod(channel_drop)
     clips = False
@@ -450,7 +450,7 @@ def random_erasing(
     values: Any,
     white: float,
 ) -> None:
-    """Rectangles of a value or of noise; for each of them nothing after ten that do not fit."""
+    """Fill rectangles with a value or with noise; one that does not fit in ten draws is left out."""
     if rng.random() >= probability:
         return
     for _ in range(draw_count(rng, fewest, most)):
@@ -468,7 +468,7 @@ def erase(
     values: Any,
     white: float,
 ) -> None:
-    """A rectangle of a value or of noise; nothing after ten that do not fit."""
+    """Fill a rectangle with a value or with noise, or nothing if ten draws do not fit."""
     height, width, _ = x.shape
     for _ in range(10):
         area = height * width * rng.uniform(scale_low, scale_high)
@@ -483,7 +483,7 @@ def erase(
 
 
 class RandomErasing(ImageTransform):
-    """With `probability`, a rectangle of an area and ratio within `scale` and `ratio` becomes `value`.
+    """Random erasing: with `probability`, a rectangle of an area and ratio within `scale` and `ratio` becomes `value`.
 
     `value` is a number, one for each channel, or "noise": any value from black to white, another one for every value.
     `holes` is how many rectangles there are, a number or a range to draw from.

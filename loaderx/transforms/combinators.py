@@ -1,4 +1,4 @@
-"""Sequence, Maybe, OneOf: chains of ops inside of a chain, chosen for every sample by chance."""
+"""Combinators: Sequence, Maybe and OneOf, chains of ops inside of a chain, drawn for every sample."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -100,7 +100,7 @@ def in_sequence(steps: list[Step], spec: Spec, compiled: Any) -> Call:
 
 
 class Branching(Transform):
-    """A choice between chains of ops, drawn anew for every sample, once or in several rounds."""
+    """Choice between chains of ops, drawn anew for every sample, once or in several rounds."""
 
     # Whether every branch must give samples like those it gets.
     keeps: bool = True
@@ -158,7 +158,7 @@ class Branching(Transform):
         branches: list[Callable[[], Any]],
         begin: Callable[[int], None],
     ) -> None:
-        """Write what each of the branches writes, of which one runs; `begin` is told where each of them begins."""
+        """Write the passes of each of the branches, of which one runs; `begin` gets the position where each begins."""
         ends = []
         # No two branches run for one sample, so they share their memory.
         start = most = table.scratch
@@ -237,7 +237,7 @@ class Maybe(Branching):
 
 
 class Chance(Maybe):
-    """An op with a `probability` below 1: with it the op, otherwise the sample as it is."""
+    """Op with a `probability` below 1: with it the op, otherwise the sample as it is."""
 
     def __init__(self, op: Transform) -> None:
         self._op = copy.copy(op)
@@ -254,7 +254,7 @@ class Chance(Maybe):
 
     @property
     def inside(self) -> tuple[Transform, ...]:  # type: ignore[override]
-        """What its op chooses from: it is shown as its op."""
+        """Return the ops that its op chooses from: it is shown as its op."""
         return self._op.inside
 
     @property
@@ -277,13 +277,13 @@ def left_to_chance(op: Transform) -> Transform:
 
 
 def as_branches(name: str, given: Several[Any]) -> list[Sequence]:
-    """Branches from ops and lists of ops, one by one or in a list."""
+    """Return branches from ops and lists of ops, one by one or in a list."""
     ops = given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
     return [op if isinstance(op, Sequence) else Sequence(*as_ops(name, [op])) for op in ops]
 
 
 def as_ops(name: str, given: Several[Any]) -> tuple[Transform, ...]:
-    """Compiled ops, one by one or in a list."""
+    """Return compiled ops, one by one or in a list."""
     ops = given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
     found = [op() if isinstance(op, TransformFactory) else op for op in ops]
     for op in found:
@@ -293,12 +293,12 @@ def as_ops(name: str, given: Several[Any]) -> tuple[Transform, ...]:
             )
         if not isinstance(op, Transform):
             hint = f": {advice(op)}" if callable(op) else ""
-            raise ArgumentError(f"{name} takes compiled transforms, not {op!r}{hint}.")
+            raise ArgumentError(f"{name} accepts compiled transforms, not {op!r}{hint}.")
     return tuple(map(left_to_chance, found))
 
 
 def _shares(weights: Any, count: int) -> NDArray[np.float64]:
-    """Cumulative probabilities."""
+    """Return cumulative probabilities."""
     numbers = np.ones(count)
     if weights is not None:
         several = isinstance(weights, tuple | list | np.ndarray)
@@ -308,6 +308,6 @@ def _shares(weights: Any, count: int) -> NDArray[np.float64]:
             f"`weights` (={weights!r}) must be {count} finite numbers of at least 0, one for each op, not all 0."
         )
     shares: NDArray[np.float64] = np.cumsum(numbers) / numbers.sum()
-    # A branch of no weight at the end must not get what rounding left.
+    # A branch of weight 0 at the end must not get the error of rounding.
     shares[np.flatnonzero(numbers)[-1] :] = 1.0
     return shares

@@ -1,4 +1,4 @@
-"""What ops share that compose an image of several samples of a batch: what is next to the image follows."""
+"""Base of ops that compose an image of several samples of a batch; the fields next to the image follow."""
 
 import copy
 from abc import abstractmethod
@@ -14,7 +14,7 @@ from .step import Step
 
 
 class CompositeTransform(BatchTransform):
-    """An image of several samples of a batch."""
+    """Op that composes an image of several samples of a batch."""
 
     spatial = True
     takes_images = True
@@ -42,14 +42,14 @@ class CompositeTransform(BatchTransform):
 
     @abstractmethod
     def points_output(self, spec: Spec) -> Spec:
-        """Return the spec of what boxes or keypoints of `spec` become."""
+        """Return the spec of the result for boxes or keypoints of `spec`."""
 
     @abstractmethod
     def mixing_of_points(self, spec: Spec, image: Spec) -> Mixing:
         """Return how boxes or keypoints of `spec` that lie in an image are mixed."""
 
     def check_numbers_fit(self, spec: Spec, rows: int) -> None:
-        """Refuse a mask that cannot have the numbers of so many boxes."""
+        """Refuse a mask whose dtype cannot hold the numbers of this many boxes."""
         if rows > np.iinfo(spec.dtype).max:
             raise ArgumentError(
                 f"{self.name} makes {rows} boxes, and masks of {spec} cannot have their numbers. Give fewer rows of "

@@ -16,7 +16,7 @@ from .step import Step
 
 
 class CopyPaste(CompositeTransform):
-    """Objects of a partner pasted into the image at the place they have there (Ghiasi et al., 2021).
+    """Copy-paste: objects of a partner pasted into the image at the place they have there (Ghiasi et al., 2021).
 
     A mask in the entry says where objects are: each of its values is one, but for those of `background`. Every object
     of the partner is pasted with a probability of `share`; with a half each subset of them is as likely as the others.

@@ -12,7 +12,7 @@ from .spatial import CenterCrop, RandomFlip, resized
 from .views import Views
 from .window import WindowTransform
 
-# Left upper, right upper, left lower and right lower: whether it is the lower one, and the right one.
+# Left upper, right upper, left lower and right lower corner, as (is lower, is right).
 CORNERS = ((False, False), (False, True), (True, False), (True, True))
 
 
@@ -20,14 +20,14 @@ CORNERS = ((False, False), (False, True), (True, False), (True, True))
 def corner_window(
     rng: Any, height: int, width: int, tall: int, wide: int, lower: bool, right: bool
 ) -> Any:
-    """The window of the output's size in a corner."""
+    """Return the window of the output's size in a corner."""
     top = height - tall if lower else 0
     left = width - wide if right else 0
     return top, tall, False, left, wide, False
 
 
 def check_size(size: tuple[int, int], spec: Spec, name: str) -> None:
-    """Refuse images that are smaller than a part of them."""
+    """Refuse images that are smaller than the crops."""
     height, width, _ = image_shape(spec, name)
     if size[0] > height or size[1] > width:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Downscale, JPEGCompression: what images lose when they are made small, in pixels or in bytes; in place."""
+"""Degradations: Downscale and JPEGCompression, which lose detail or add artefacts; in place."""
 
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ from .spatial import area_spaces
 
 @jitable
 def _repeat_pixels(x: Any, tall: Any, wide: Any, small: Any, places: Any) -> None:
-    """The pixels in the middle of `tall` x `wide` cells, each in all of its cell."""
+    """Set all pixels of each of `tall` x `wide` cells to the pixel in its middle."""
     height, width, channels = x.shape
     lines = x.reshape(height, width * channels)
     for i in range(tall):
@@ -41,7 +41,7 @@ def _repeat_pixels(x: Any, tall: Any, wide: Any, small: Any, places: Any) -> Non
             column = (2 * j + 1) * width // (2 * wide)
             for c in range(channels):
                 small[(i * wide + j) * channels + c] = line[column * channels + c]
-    # Once for all rows: a division takes longer than moving a pixel.
+    # Computed once for all rows: a division takes longer than moving a pixel.
     for j in range(width):
         places[j] = (2 * j + 1) * wide // (2 * width) * channels
     before = -1
@@ -61,7 +61,7 @@ def _repeat_pixels(x: Any, tall: Any, wide: Any, small: Any, places: Any) -> Non
 
 @jitable
 def _blend_pixels(x: Any, small: Any, nears: Any, fars: Any, shares: Any, line: Any) -> None:
-    """An image of fewer pixels as x, mixed between the middles of its pixels."""
+    """Enlarge an image to the size of x, by linear interpolation between the middles of its pixels."""
     height, width, channels = x.shape
     tall, wide = small.shape[0], small.shape[1]
     source, target = small.reshape(tall, wide * channels), x.reshape(height, width * channels)
@@ -107,7 +107,7 @@ def downscale(
     covered: Any,
     parts: Any,
 ) -> None:
-    """Shrink and enlarge."""
+    """Shrink an image and enlarge it again."""
     height, width, channels = x.shape
     share = draw_amount(rng, scale)
     tall, wide = max(int(height * share), 1), max(int(width * share), 1)
@@ -122,7 +122,7 @@ def downscale(
 
 
 class Downscale(ImageTransform):
-    """Shrunk by a factor and enlarged to its size again, so that detail is lost (Albumentations' Downscale).
+    """Image shrunk by a factor and enlarged to its size again, which loses detail (Albumentations' Downscale).
 
     `scale` is a factor up to 1, or a range. "nearest" keeps the middle pixel of each cell and repeats it. "bilinear"
     shrinks by the mean of each cell (area), and enlarges by bilinear interpolation.
@@ -178,13 +178,13 @@ def jpeg_compression(
     planes: Any,
     lines: Any,
 ) -> None:
-    """The losses of a JPEG file."""
+    """Apply the losses of a JPEG file."""
     level = int(draw_amount(rng, quality))
     to_planes(x, white, light, blue, red, planes, lines)
     quantisation(bases[0], level, table)
     quantise_blocks(light, table, cosines, waves, strip, other)
     if x.shape[2] >= 3:
-        # As whole arrays: parts of rows would not be known to be contiguous.
+        # Whole arrays: Numba does not know that parts of rows are contiguous.
         size = SIDE * blue.shape[1]
         short = strip.reshape(-1)[:size].reshape(SIDE, blue.shape[1])
         second = other.reshape(-1)[:size].reshape(SIDE, blue.shape[1])
@@ -195,9 +195,9 @@ def jpeg_compression(
 
 
 class JPEGCompression(ImageTransform):
-    """What a JPEG file of a `quality` from 1 to 100 makes of an image (Albumentations' ImageCompression).
+    """JPEG artefacts of a `quality` from 1 to 100 (Albumentations' ImageCompression).
 
-    torchvision calls it JPEG. Its losses are applied without a file: 256 levels, colours of half of the size, and the
+    torchvision calls it JPEG. The losses are applied without a file: 256 levels, colours of half of the size, and the
     rounded cosine transform of 8 x 8 blocks; within 0.7 of 255 levels of libjpeg on average. Of four channels the last
     is opacity (alpha) and stays as it is.
     """

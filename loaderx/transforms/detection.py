@@ -1,4 +1,4 @@
-"""Ops for the training of detectors: crops drawn by the boxes next to an image, zooming out, sanitising boxes."""
+"""Ops for training detectors: crops drawn by the boxes next to an image, zooming out, sanitising boxes."""
 
 import math
 from collections.abc import Sequence as Several
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from loaderx.compiler.table import TableBuilder
 
 # Minimum overlaps that are tried one after the other, before the whole image is taken. torchvision tries forever; where
-# one of 7 overlaps stands for the whole image, one draw in 5 million would need more.
+# one of 7 overlaps means the whole image, one draw in 5 million would need more.
 MOST_OVERLAPS = 100
 
 
@@ -50,7 +50,7 @@ def _check_scaling(interpolation: str, antialias: Any, allowed: Several[str]) ->
 
 
 class BoxWindow(WindowTransform):
-    """A window that is drawn by the boxes next to an image, scaled to `size`.
+    """Window that is drawn by the boxes next to an image, scaled to `size`.
 
     Its function is `(rng, boxes, height, width, out_height, out_width, *parameters)`.
     """
@@ -77,7 +77,7 @@ class BoxWindow(WindowTransform):
     def write_points(
         self, table: "TableBuilder", step: Step, x: int, spec: Spec, image: Spec, result: Spec
     ) -> None:
-        # The boxes that decide look at themselves.
+        # For the boxes that decide, the field to look at is their own.
         if step.boxes is None:
             drawn = self._draw_by(table, step, x, spec, image)
         else:
@@ -124,7 +124,7 @@ def iou_window(
     overlaps: Any,
     trials: int,
 ) -> Any:
-    """A part that overlaps enough with a box whose centre is in it; the whole image if none is found."""
+    """Return a part that overlaps enough with a box whose centre is in it; the whole image if none is found."""
     some = False
     for k in range(boxes.shape[0]):
         some = some or boxes[k, 4] > 0
@@ -147,13 +147,13 @@ def iou_window(
 
 
 class RandomIoUCrop(BoxWindow):
-    """A random part that overlaps with one of the boxes by a drawn minimum, scaled to `size` (SSD, Liu et al., 2016).
+    """Random part that overlaps with one of the boxes by a drawn minimum, scaled to `size` (SSD, Liu et al., 2016).
 
     As in torchvision, one of `overlaps` is drawn, then up to `trials` parts, whose height and width are within `scale`
-    of those of the image and whose aspect ratio is within `ratio`. The first is taken in which the centre of a box is,
-    and which has an intersection over union of at least that overlap with one of these boxes. After `trials` another
-    overlap is drawn. An overlap of 1 stands for the whole image; samples without a valid box are taken whole, too.
-    Boxes whose centre is outside of the part are no longer valid. `interpolation` and `antialias` are those of Resize.
+    of those of the image and whose aspect ratio is within `ratio`. The first of them is used that contains the centre
+    of a box, and that has an intersection over union of at least that overlap with one of these boxes. After `trials`
+    another overlap is drawn. An overlap of 1 means the whole image; so does a sample without a valid box. Boxes whose
+    centre is outside of the part are no longer valid. `interpolation` and `antialias` are those of Resize.
     """
 
     function = staticmethod(iou_window)
@@ -191,7 +191,7 @@ class RandomIoUCrop(BoxWindow):
 def safe_window(
     rng: Any, boxes: Any, height: int, width: int, tall: int, wide: int, erosion: float
 ) -> Any:
-    """A part with all boxes in it; without boxes, one of the ratio of the image."""
+    """Return a part with all boxes in it; without boxes, one of the ratio of the image."""
     left, top, right, bottom = float(width), float(height), 0.0, 0.0
     for k in range(boxes.shape[0]):
         if boxes[k, 4] > 0:
@@ -215,7 +215,7 @@ def safe_window(
 
 
 class BoxSafeCrop(BoxWindow):
-    """A random part in which all boxes are, scaled to `size` (Albumentations' RandomSizedBBoxSafeCrop).
+    """Random part in which all boxes are, scaled to `size` (Albumentations' RandomSizedBBoxSafeCrop).
 
     Each of its sides is anywhere between the side of the image and that of the box around all boxes. With `erosion`
     that box is smaller by this share of its height and width, and boxes may be cut. Without a valid box it is a part of
@@ -244,7 +244,7 @@ class BoxSafeCrop(BoxWindow):
 def zoom_window(
     rng: Any, height: int, width: int, tall: int, wide: int, probability: float, low: float, high: float
 ) -> Any:  # fmt: skip
-    """A window that is larger than the image, which is anywhere in it."""
+    """Return a window that is larger than the image, which is anywhere in it."""
     side = rng.uniform(low, high) if rng.random() < probability else 1.0
     down, across = int(height * side), int(width * side)
     top, left = int((down - height) * rng.random()), int((across - width) * rng.random())
@@ -252,7 +252,7 @@ def zoom_window(
 
 
 class ZoomOut(FilledWindow):
-    """With `probability`, the image anywhere on a canvas of `fill`, `sides` times as large, scaled to `size`.
+    """Zoomed-out image: with `probability`, anywhere on a canvas of `fill`, `sides` times as large, scaled to `size`.
 
     `sides` is a range of at least 1, drawn from evenly (torchvision's RandomZoomOut, SSD). `size` is (height, width),
     one integer for a square, or None for the size of the image. `fill` and `fill_mask` are those of RandomCrop;
@@ -350,7 +350,7 @@ class _SanitizePoints(SampleTransform):
 
 
 class SanitizeBoxes(Identity):
-    """Boxes with a side below `min_size` or an area below `min_area` pixels are no longer valid, and become zeros.
+    """Boxes with a side below `min_size` or an area below `min_area` pixels become zeros and are no longer valid.
 
     As torchvision's SanitizeBoundingBoxes, but rows stay where they are, and `boxes_valid` says which are left. Ops
     after it that look at boxes do not see the others.

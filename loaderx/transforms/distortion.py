@@ -21,13 +21,13 @@ from .spatial import Border
 FARTHEST = math.sqrt(0.5)
 # Below it the corners fold inwards: the slope of the lens at FARTHEST, 1 + 2.75 k, is no longer above 0.
 FOLDING = -1 / 2.75
-# So often the distance of a point from the centre is corrected; from 5 on nothing changes but next to FOLDING.
+# Corrections of the distance of a point from the centre; from 5 on only those next to FOLDING change anything.
 CORRECTIONS = 24
 
 
 @jitable
 def draw_knots(rng: Any, limits: Any, size: Any, normalized: Any, knots: Any) -> None:
-    """Where the borders of equal cells come from: each cell is as wide as one of the input times a factor."""
+    """Draw the sources of the borders of equal cells: each cell is as wide as one of the input times a factor."""
     cells = knots.shape[0] - 1
     cell = size / cells
     knots[0] = 0.0
@@ -41,7 +41,7 @@ def draw_knots(rng: Any, limits: Any, size: Any, normalized: Any, knots: Any) ->
 
 @jitable
 def between_knots(knots: Any, size: Any, normalized: Any, coordinates: Any) -> None:
-    """Where the pixels of an axis come from, with the centres of pixels at whole numbers."""
+    """Compute the source coordinates of the pixels of an axis, with the centres of pixels at whole numbers."""
     cells = knots.shape[0] - 1
     for j in range(size):
         place = (j + 0.5) * cells / size
@@ -53,7 +53,7 @@ def between_knots(knots: Any, size: Any, normalized: Any, coordinates: Any) -> N
 
 @jitable
 def seen_between(knots: Any, size: Any, coordinate: Any) -> Any:
-    """Where a coordinate of the input is seen; beyond the last cells, as if these went on."""
+    """Return where a coordinate of the input is seen; beyond the last cells, as if these continued."""
     cells = knots.shape[0] - 1
     k = 0
     while k < cells - 1 and coordinate >= knots[k + 1]:
@@ -65,7 +65,7 @@ def seen_between(knots: Any, size: Any, coordinate: Any) -> Any:
 def draw_cells(
     rng: Any, limits: Any, normalized: Any, height: Any, width: Any, knots: Any, places_of: Any
 ) -> None:
-    """Where columns come from, and then rows."""
+    """Draw the sources of the columns, and then of the rows."""
     draw_knots(rng, limits, width, normalized, knots[0])
     between_knots(knots[0], width, normalized, places_of[0])
     draw_knots(rng, limits, height, normalized, knots[1])
@@ -74,7 +74,7 @@ def draw_cells(
 
 @jitable
 def trace_cells(places_of: Any, i: int, rows: Any, columns: Any) -> None:
-    """Where the pixels of row i come from."""
+    """Compute the source coordinates of the pixels of row i."""
     row, across = places_of[1, i], places_of[0]
     for j in range(columns.shape[0]):
         rows[j] = row
@@ -85,7 +85,7 @@ def stretch_cells(
     x: Any, out: Any, rng: Any, limits: Any, normalized: bool, channels: int, border: int, fill: Any, knots: Any,
     places_of: Any, lines: Any, places: Any, shares: Any,
 ) -> None:  # fmt: skip
-    """Pixels between others, of stretched cells."""
+    """Interpolate pixels of stretched cells."""
     source, target = x.reshape(-1), out.reshape(-1)
     shape = (x.shape[0], x.shape[1], channels)
     draw_cells(rng, limits, normalized, x.shape[0], x.shape[1], knots, places_of)
@@ -99,7 +99,7 @@ def stretch_cells_nearest(
     x: Any, out: Any, rng: Any, limits: Any, normalized: bool, channels: int, border: int, fill: Any, knots: Any,
     places_of: Any, lines: Any, places: Any,
 ) -> None:  # fmt: skip
-    """The nearest pixels, of stretched cells."""
+    """Copy the nearest pixels of stretched cells."""
     source, target = x.reshape(-1), out.reshape(-1)
     shape = (x.shape[0], x.shape[1], channels)
     draw_cells(rng, limits, normalized, x.shape[0], x.shape[1], knots, places_of)
@@ -112,7 +112,7 @@ def stretch_cells_nearest(
 def stretch_points(
     x: Any, rng: Any, limits: Any, normalized: bool, height: int, width: int, knots: Any, places_of: Any
 ) -> None:  # fmt: skip
-    """Points of stretched cells; boxes stay boxes."""
+    """Move points with stretched cells; boxes stay boxes."""
     draw_cells(rng, limits, normalized, height, width, knots, places_of)
     for k in range(x.shape[0]):
         left = seen_between(knots[0], width, np.float64(x[k, 0]))
@@ -126,7 +126,7 @@ def stretch_points(
 
 
 class GridDistortion(FieldTransform):
-    """Stretched in each of `num_steps` columns and rows by a factor of its own (Albumentations' GridDistortion).
+    """Grid distortion: `num_steps` columns and rows, each stretched by its own factor (Albumentations' GridDistortion).
 
     The factors are 1 plus a number from -distort_limit to distort_limit, or from a range. If `normalized` they are
     divided by their mean, so that the image fills its frame; otherwise its last columns and rows are outside, or
@@ -176,12 +176,12 @@ class GridDistortion(FieldTransform):
 
 @jitable
 def trace_lens(k: float, i: int, height: Any, width: Any, rows: Any, columns: Any) -> None:
-    """Where the pixels of row i come from: away from the centre by 1 + k r^2 + k r^4, where each side is 1."""
+    """Compute the sources of row i: away from the centre by 1 + k r^2 + k r^4, where each side is 1."""
     middle, centre = (height - 1) * 0.5, (width - 1) * 0.5
     down, unit = i - middle, 1.0 / width
     level = (down / height) * (down / height)
     for j in range(columns.shape[0]):
-        # Of 32 bits there is a vector instruction to make floats.
+        # Integers of 32 bits have a vector instruction that converts them to floats.
         across = np.float64(np.int32(j)) - centre
         square = (across * unit) * (across * unit) + level
         factor = 1.0 + k * square * (1.0 + square)
@@ -192,7 +192,7 @@ def trace_lens(k: float, i: int, height: Any, width: Any, rows: Any, columns: An
 def bend(
     x: Any, out: Any, rng: Any, limits: Any, channels: int, border: int, fill: Any, lines: Any, places: Any, shares: Any
 ) -> None:  # fmt: skip
-    """Pixels between others, through a lens."""
+    """Interpolate pixels seen through a lens."""
     source, target = x.reshape(-1), out.reshape(-1)
     shape = (x.shape[0], x.shape[1], channels)
     k = draw_amount(rng, limits)
@@ -205,7 +205,7 @@ def bend(
 def bend_nearest(
     x: Any, out: Any, rng: Any, limits: Any, channels: int, border: int, fill: Any, lines: Any, places: Any
 ) -> None:  # fmt: skip
-    """The nearest pixels, through a lens."""
+    """Copy the nearest pixels seen through a lens."""
     source, target = x.reshape(-1), out.reshape(-1)
     shape = (x.shape[0], x.shape[1], channels)
     k = draw_amount(rng, limits)
@@ -217,17 +217,17 @@ def bend_nearest(
 
 @jitable
 def seen_through(k: float, x: Any, y: Any, height: Any, width: Any) -> Any:
-    """Where a point of the input is seen: at the distance from the centre that the lens moves to its own."""
+    """Return where a point of the input is seen: at the distance from the centre that the lens maps to its own."""
     across, down = np.float64(x) / width - 0.5, np.float64(y) / height - 0.5
     distance = math.sqrt(across * across + down * down)
     if not distance > 0.0:
         return np.float64(x), np.float64(y)
-    # Beyond the corners the lens goes on straight: no pixel is there, and further out it may fold.
+    # Beyond the corners the lens is linear: no pixel is there, and further out it may fold.
     rim = FARTHEST * (1.0 + 0.75 * k)
     if distance >= rim:
         found = FARTHEST + (distance - rim) / (1.0 + 2.75 * k)
     else:
-        # Newton's method, which comes nearer from one side only.
+        # Newton's method, which converges from one side only.
         found = min(distance, FARTHEST)
         for _ in range(CORRECTIONS):
             square = found * found
@@ -238,7 +238,7 @@ def seen_through(k: float, x: Any, y: Any, height: Any, width: Any) -> Any:
 
 
 def bend_points(x: Any, rng: Any, limits: Any, height: int, width: int) -> None:
-    """Points through a lens; a box becomes the one around its moved sides."""
+    """Move points through a lens; a box becomes the one around its moved sides."""
     strength = draw_amount(rng, limits)
     for k in range(x.shape[0]):
         across, down = seen_through(strength, x[k, 0], x[k, 1], height, width)
@@ -255,9 +255,9 @@ def bend_points(x: Any, rng: Any, limits: Any, height: int, width: int) -> None:
 
 
 class OpticalDistortion(FieldTransform):
-    """Seen through a lens that bends straight lines (Albumentations' OpticalDistortion, its camera model).
+    """Lens distortion, which bends straight lines (Albumentations' OpticalDistortion, its camera model).
 
-    A pixel at the distance r from the centre, where each side of the image is 1, shows what is at
+    A pixel at the distance r from the centre, where each side of the image is 1, shows the input at
     r (1 + k r^2 + k r^4) in the input, with k from -distort_limit to distort_limit, or from a range. Above 0 the image
     shrinks more and more towards its corners, as a barrel; below 0 it grows. k must be above -0.36, where the corners
     begin to fold. Masks, boxes and keypoints follow; `fill` and `fill_mask` are those of ElasticDeform.

@@ -1,4 +1,4 @@
-"""CoarseDropout, and what it shares with RandomErasing: boxes of an image filled with a value, or with noise."""
+"""CoarseDropout, and the parts it shares with RandomErasing: boxes of an image filled with a value or noise."""
 
 import math
 from typing import Any, TypeAlias
@@ -44,7 +44,7 @@ def check_fill(op: str, name: str, values: NDArray[np.float64], spec: Spec) -> N
 
 
 def count_range(name: str, value: Any) -> tuple[int, int]:
-    """Return the fewest and the most of what is counted."""
+    """Return the lowest and the highest count."""
     several = isinstance(value, tuple | list | np.ndarray) and len(value) == 2
     low, high = value if several else (value, value)
     if not (is_integer(low, 1) and is_integer(high, 1)) or low > high:
@@ -56,7 +56,7 @@ def count_range(name: str, value: Any) -> tuple[int, int]:
 
 @jitable
 def draw_count(rng: Any, low: Any, high: Any) -> Any:
-    """An integer from low to high; where there is only one, nothing is drawn."""
+    """Draw an integer from low to high; where there is only one, nothing is drawn."""
     return low if low == high else rng.integers(low, high + 1)
 
 
@@ -84,7 +84,7 @@ def fill_box(
 
 @jitable
 def hole_side(rng: Any, amount: Any, in_pixels: Any, size: Any) -> Any:
-    """How long a hole is: a whole number of pixels, or a fraction of the image; a pixel at least."""
+    """Return the side of a hole: a whole number of pixels, or a fraction of the image; at least one pixel."""
     share = draw_amount(rng, amount)
     side = int(share) if in_pixels else round(share * size)
     return min(max(side, 1), size)
@@ -102,7 +102,7 @@ def coarse_dropout(
     values: Any,
     white: float,
 ) -> None:
-    """Some boxes of one value, or of noise."""
+    """Fill some boxes with one value, or with noise."""
     height, width, _ = x.shape
     key = next_bits(rng)
     for _ in range(draw_count(rng, fewest, most)):
@@ -121,13 +121,13 @@ def _sides(name: str, value: Amount) -> tuple[NDArray[np.float64], bool]:
         return amounts(name, value, 0.0, 1.0), False
     found = amounts(name, value, 1)
     if len(found) == 2:
-        # A whole number below the upper end is what is left of a number below the next one.
+        # Numbers below `high` + 1 are rounded down, so that the upper end is drawn, too.
         found[1] += 1.0 - 2.0**-30
     return found, True
 
 
 class CoarseDropout(ImageTransform):
-    """Boxes of an image become `fill`: a value, one per channel, or "noise" (Albumentations' CoarseDropout).
+    """Cutout: boxes of an image become `fill`: a value, one per channel, or "noise" (Albumentations' CoarseDropout).
 
     `holes` is how many, a number or a range. `height` and `width` of each are drawn from a range: of fractions of the
     image, or of pixels if they are integers. Noise is any value from black to white, another one for every value. Boxes

@@ -19,12 +19,12 @@ from .spatial import Border
 # By default the displacements deviate by so much of the spacing. The slope of a cubic spline through normal numbers
 # deviates by up to 1.85 of theirs per spacing: by 0.12 then, and an image folds where it reaches 1, eight times as far.
 GENTLE = 1 / 16
-# So often a place is corrected where points are moved; each time the error shrinks by the slope of the displacements.
+# Corrections of a moved point; each of them shrinks the error by the slope of the displacements.
 CORRECTIONS = 32
 
 
 def spline_weights(spacing: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The shares (4, spacing) that four control points have in a cubic B-spline, pixel by pixel from the second on."""
+    """Return the shares (4, spacing) of four control points in a cubic B-spline, pixel by pixel from the second on."""
     t = np.arange(spacing) / spacing
     return np.stack(
         [(1 - t) ** 3, 3 * t**3 - 6 * t**2 + 4, 3 * (1 - t) ** 3 - 6 * (1 - t) ** 2 + 4, t**3]
@@ -32,7 +32,7 @@ def spline_weights(spacing: int) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def spline_rates(count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """What eliminating the control points of a spline through `count` points, mirrored at its ends, leaves of them."""
+    """Return the elimination coefficients of a spline through `count` points, mirrored at its ends."""
     rates = np.empty(count)
     rates[0] = 0.5
     for k in range(1, count - 1):
@@ -44,9 +44,9 @@ def spline_rates(count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 @jitable
 def solve_spline(values: Any, rates: Any) -> None:
-    """Control points, in values[1:-1], of the cubic B-splines through the points that are there, along the first axis.
+    """Compute control points, in values[1:-1], of the cubic B-splines through these points, along the first axis.
 
-    The equations are (before + 4 * own + behind) / 6 = point; what lies beyond the ends is what lies before them.
+    The equations are (before + 4 * own + after) / 6 = point; the points are mirrored at both ends.
     """
     count = len(rates)
     for column in range(values.shape[1]):
@@ -67,7 +67,7 @@ def solve_spline(values: Any, rates: Any) -> None:
 def draw_grid(
     rng: Any, deviation: float, row_rates: Any, column_rates: Any, grids: Any, turned: Any
 ) -> None:
-    """Displacements, down and across, at the points of a grid: the control points of the splines through them."""
+    """Draw displacements, down and across, at the points of a grid: the control points of the splines through them."""
     count, across = len(row_rates), len(column_rates)
     for axis in range(2):
         for k in range(count):
@@ -89,14 +89,14 @@ def draw_grid(
 def displace_line(
     grid: Any, weights: Any, i: int, own: float, step: float, controls: Any, line: Any
 ) -> None:
-    """The coordinates own + step * j in row i, with their displacement."""
+    """Compute the coordinates own + step * j in row i, with their displacement."""
     spacing = weights.shape[1]
     cell, phase = i // spacing, i % spacing
     for m in range(controls.shape[0]):
         upper = weights[0, phase] * grid[cell, m] + weights[1, phase] * grid[cell + 1, m]
         lower = weights[2, phase] * grid[cell + 2, m] + weights[3, phase] * grid[cell + 3, m]
         controls[m] = upper + lower
-    # Cell by cell: within one the same four points have a part.
+    # Cell by cell: within one, the same four control points have shares.
     for m in range(controls.shape[0] - 3):
         begin = m * spacing
         part = line[begin : begin + spacing]
@@ -111,7 +111,7 @@ def elastic(
     x: Any, out: Any, rng: Any, amount: Any, weights: Any, row_rates: Any, column_rates: Any, channels: int,
     border: int, fill: Any, grids: Any, turned: Any, controls: Any, lines: Any, places: Any, shares: Any,
 ) -> None:  # fmt: skip
-    """Pixels between others, where a smooth field of displacements says."""
+    """Interpolate pixels displaced by a smooth field."""
     source, target = x.reshape(-1), out.reshape(-1)
     deviation = draw_amount(rng, amount)
     if deviation == 0.0:
@@ -131,7 +131,7 @@ def elastic_nearest(
     x: Any, out: Any, rng: Any, amount: Any, weights: Any, row_rates: Any, column_rates: Any, channels: int,
     border: int, fill: Any, grids: Any, turned: Any, controls: Any, lines: Any, places: Any,
 ) -> None:  # fmt: skip
-    """The nearest pixels, where a smooth field of displacements says."""
+    """Copy the nearest pixels, displaced by a smooth field."""
     source, target = x.reshape(-1), out.reshape(-1)
     deviation = draw_amount(rng, amount)
     draw_grid(rng, deviation, row_rates, column_rates, grids, turned)
@@ -145,7 +145,7 @@ def elastic_nearest(
 
 @jitable
 def spline_shares(t: float) -> Any:
-    """The shares of four control points at t, from 0 to 1, between the second and the third."""
+    """Return the shares of four control points at t, from 0 to 1, between the second and the third."""
     rest = 1.0 - t
     return (
         rest**3 / 6.0,
@@ -157,7 +157,7 @@ def spline_shares(t: float) -> Any:
 
 @jitable
 def displacement(grid: Any, spacing: int, row: float, column: float) -> Any:
-    """The displacement at any place of the image."""
+    """Return the displacement at any place of the image."""
     down, across = row / spacing, column / spacing
     i, j = min(int(down), grid.shape[0] - 4), min(int(across), grid.shape[1] - 4)
     upper, left = spline_shares(down - i), spline_shares(across - j)
@@ -170,13 +170,13 @@ def displacement(grid: Any, spacing: int, row: float, column: float) -> Any:
 
 @jitable
 def clamped(place: float, size: int) -> Any:
-    """The nearest place in an image; what is no number becomes 0."""
+    """Return the nearest place in an image; NaN becomes 0."""
     return min(place if place > 0.0 else 0.0, size - 1.0)
 
 
 @jitable
 def seen_at(grids: Any, spacing: int, x: float, y: float, height: int, width: int) -> Any:
-    """Where a point of the input is seen: the place that is displaced to it, found by fixed-point iteration."""
+    """Return where a point of the input is seen: the place that is displaced to it, by fixed-point iteration."""
     x, y = np.float64(x) - 0.5, np.float64(y) - 0.5
     row, column = y, x
     for _ in range(CORRECTIONS):
@@ -190,7 +190,7 @@ def elastic_points(
     x: Any, rng: Any, amount: Any, weights: Any, row_rates: Any, column_rates: Any, height: int, width: int,
     grids: Any, turned: Any, controls: Any,
 ) -> None:  # fmt: skip
-    """Points of an image that a smooth field moves; a box becomes the one around its moved sides."""
+    """Move points of an image by a smooth field; a box becomes the one around its moved sides."""
     spacing = weights.shape[1]
     draw_grid(rng, draw_amount(rng, amount), row_rates, column_rates, grids, turned)
     for k in range(x.shape[0]):
@@ -208,7 +208,7 @@ def elastic_points(
 
 
 class ElasticDeform(FieldTransform):
-    """Every pixel moved by a smooth random field, as for the U-Net (Ronneberger et al., 2015).
+    """Elastic deformation: every pixel moved by a smooth random field, as for the U-Net (Ronneberger et al., 2015).
 
     At the points of a grid, `spacing` pixels apart, the displacements in x and y are normal with a deviation of
     `amount` pixels; cubic B-splines lead through them. By default `amount` is a sixteenth of `spacing`, at which an
@@ -256,6 +256,6 @@ class ElasticDeform(FieldTransform):
         )
 
     def _points(self, spec: Spec) -> tuple[int, int]:
-        """How many points the grid has, down and across: the last ones lie behind the last pixels."""
+        """Return how many points the grid has, down and across: the last ones lie after the last pixels."""
         height, width, _ = image_shape(spec, self.name)
         return (height - 1) // self._spacing + 2, (width - 1) // self._spacing + 2

@@ -1,4 +1,4 @@
-"""Ops that look an image up through a map that is no matrix: elastic fields, grids, lenses."""
+"""Ops that resample an image through a map that is not a matrix: elastic fields, grids, lenses."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FieldTransform(SampleTransform):
-    """Every pixel looked up where a smooth map says, which is drawn for every sample; the size stays.
+    """Resampling of every pixel by a smooth map, which is drawn for every sample; the size stays.
 
     All its functions draw the same. After x, out and rng, `bilinear` and `nearest` get what the map needs, channels,
     border and fill colour, the workspaces of the map, and those of a line of pixels. `follow` moves points: it gets x,
@@ -49,11 +49,11 @@ class FieldTransform(SampleTransform):
         self.function = self.bilinear if interpolation == "bilinear" else self.nearest
 
     def of_map(self, image: Spec) -> dict[str, Parameter]:
-        """Return what the map of an image needs."""
+        """Return the parameters of the map of an image."""
         raise NotImplementedError
 
     def spaces_of_map(self, image: Spec) -> tuple[Spec, ...]:
-        """Return the workspaces that the map of an image is written to."""
+        """Return the workspaces of the map of an image."""
         raise NotImplementedError
 
     def output(self, spec: Spec) -> Spec:
@@ -78,7 +78,7 @@ class FieldTransform(SampleTransform):
         table.call(step, self.follow, given, x, x)
 
     def interpret_points(self, step: Step, image: Spec, result: Spec) -> Call:
-        """Return what moves boxes or keypoints, in plain Python."""
+        """Return a function that moves boxes or keypoints, in plain Python."""
 
         def call(x: NDArray[Any], position: int, _: int, turns: tuple[int, ...]) -> NDArray[Any]:
             spaces = [np.zeros(space.shape, space.dtype) for space in self.spaces_of_map(image)]

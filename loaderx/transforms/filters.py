@@ -1,4 +1,4 @@
-"""Blur, sharpness, local contrast: what looks at the neighbours of a pixel; in place on an image."""
+"""Filters: blur, sharpness and local contrast, which use the neighbours of a pixel; in place on an image."""
 
 import math
 from typing import Any
@@ -27,12 +27,12 @@ def smooth(
     weights: Any,
     shares: Any,
     before: Any,
-    behind: Any,
+    after: Any,
     line: Any,
     sums: Any,
     ring: Any,
 ) -> None:
-    """A weighted mean of the neighbours; a radius of 0 is the one that the deviation `width` asks for."""
+    """Compute a weighted mean of the neighbours; a radius of 0 means the one that the deviation `width` needs."""
     if width <= 0.0:
         return
     reach = radius if radius > 0 else max(1, math.ceil(3.0 * width))
@@ -40,7 +40,7 @@ def smooth(
     for tap in range(reach + 1):
         weights[tap] = math.exp(-0.5 * (tap / width) * (tap / width))
         total += weights[tap] if tap == 0 else 2.0 * weights[tap]
-    # Shares are 65536ths where lines are integers; what is less than half of the last bit changes nothing.
+    # Shares are 65536ths where lines are integers; shares below half of the last bit change nothing.
     fixed = line.itemsize == 2
     unit, least = (65536.0, 0.5) if fixed else (1.0, 2.0**-30)
     taps = 1
@@ -56,9 +56,9 @@ def smooth(
             share = math.floor(share + 0.5)
         rest -= share
         shares[tap] = share
-    # Half of it: the middle is weighed twice, like a pair of neighbours.
+    # Half of it: the middle is counted twice, like a pair of neighbours.
     shares[0] = rest
-    blur(x, shares[:taps], before[:taps], behind[:taps], line, sums, ring)
+    blur(x, shares[:taps], before[:taps], after[:taps], line, sums, ring)
 
 
 def gaussian_blur(
@@ -70,17 +70,17 @@ def gaussian_blur(
     weights: Any,
     shares: Any,
     before: Any,
-    behind: Any,
+    after: Any,
     line: Any,
     sums: Any,
     ring: Any,
 ) -> None:
-    """Blurred by a drawn deviation."""
-    smooth(x, draw_amount(rng, sigma), radius, weights, shares, before, behind, line, sums, ring)
+    """Blur by a Gaussian of a drawn deviation."""
+    smooth(x, draw_amount(rng, sigma), radius, weights, shares, before, after, line, sums, ring)
 
 
 def smoothing_spaces(spec: Spec, radius: int) -> tuple[Spec, ...]:
-    """Return what `smooth` works in."""
+    """Return the workspaces of `smooth`."""
     _, width, channels = spec.shape
     if spec.dtype == np.uint8 and radius <= LARGEST_FIXED_RADIUS:
         dtype: np.dtype[Any] = np.dtype(np.uint16)
@@ -101,7 +101,7 @@ def smoothing_spaces(spec: Spec, radius: int) -> tuple[Spec, ...]:
 
 
 class GaussianBlur(ImageTransform):
-    """Blurred by a Gaussian of `sigma` pixels, cut off at `size` pixels, or at 3 sigma; the image is mirrored outside.
+    """Gaussian blur of `sigma` pixels, cut off at `size` pixels, or at 3 sigma; the image is mirrored outside.
 
     uint8 is calculated in 16 bits, and within 1 of the exact result.
     """
@@ -129,14 +129,17 @@ class GaussianBlur(ImageTransform):
 
 
 def sharpness(x: Any, rng: Any, amount: Any, white: float, lines: Any, sums: Any) -> None:
-    """Towards the smoothed image, or away from it."""
+    """Move values towards the smoothed image, or away from it."""
     factor = draw_amount(rng, amount)
     if factor != 1.0:
         sharpen(x, factor, white, lines, sums)
 
 
 class Sharpness(ImageTransform):
-    """Away from the smoothed image by a factor, from 1 - amount to 1 + amount for a number; Pillow's, but rounded."""
+    """Sharpness: the distance from the smoothed image times a factor, 1 - amount to 1 + amount for a number.
+
+    It is Pillow's, but its results are rounded.
+    """
 
     function = staticmethod(sharpness)
 
@@ -163,7 +166,7 @@ def clahe(
     high: Any,
     weight: Any,
 ) -> None:
-    """The grey of every pixel becomes what the histograms around it make of it, and its channels move with it."""
+    """Equalise the grey of every pixel by the histograms around it, and move its channels with it."""
     height, width, channels = x.shape
     if channels == 1:
         plane = x.reshape((height, width))
@@ -190,8 +193,8 @@ def clahe(
 class CLAHE(ImageTransform):
     """Contrast-limited adaptive histogram equalisation of uint8, in a grid of `tiles`, or (down, across).
 
-    No bin of a histogram is above `clip` times the mean; 0 is no limit. One channel is what OpenCV makes of it. Of
-    three, this is done to the grey (19595 R + 38470 G + 7471 B + 32768) >> 16, and what it changes is added to each
+    No bin of a histogram is above `clip` times the mean; 0 is no limit. One channel equals OpenCV's result. Of three,
+    this is done to the grey (19595 R + 38470 G + 7471 B + 32768) >> 16, and the change of the grey is added to each
     channel, clipped.
     """
 
@@ -207,7 +210,7 @@ class CLAHE(ImageTransform):
     def output(self, spec: Spec) -> Spec:
         super().output(spec)
         if spec.dtype != np.uint8 or image_shape(spec, self.name)[2] not in (1, 3):
-            raise ArgumentError(f"{self.name} takes uint8 images of 1 or 3 channels, not {spec}.")
+            raise ArgumentError(f"{self.name} accepts uint8 images of 1 or 3 channels, not {spec}.")
         return spec
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:

@@ -1,4 +1,4 @@
-"""Rotate, affine, perspective, quarter turns and zoom: an image looked up where a map says."""
+"""Geometric ops: rotate, affine, perspective, quarter turns and zoom, by a map from the output to the input."""
 
 import copy
 import math
@@ -28,7 +28,7 @@ LARGEST = 2**31 - 1
 def appearance(
     op: Any, interpolation: str, border: str, fill: Fill, fill_mask: float | None = None
 ) -> None:
-    """Set how an op sees pixels between others, and outside of the image and of masks that follow it."""
+    """Set the interpolation of an op, and the values outside of the image and of masks that follow it."""
     if interpolation not in ("bilinear", "nearest"):
         raise ArgumentError(
             f'`interpolation` (={interpolation!r}) must be "bilinear" or "nearest".'
@@ -62,7 +62,7 @@ def as_labels(op: Any) -> Any:
 
 
 def check_image(op: Any, spec: Spec) -> tuple[int, int, int]:
-    """Return the shape of an image, or refuse one that an op cannot look up pixels of."""
+    """Return the shape of an image, or refuse one that the op cannot resample."""
     shape = image_shape(spec, op.name)
     if op.interpolation == "bilinear":
         check_numbers(spec, op.name)
@@ -75,12 +75,12 @@ def check_image(op: Any, spec: Spec) -> tuple[int, int, int]:
         for part in parts:
             check_fill(part, spec, op.name)
     if spec.size > LARGEST:
-        raise ArgumentError(f"{op.name} takes images of at most {LARGEST} values, not {spec}.")
+        raise ArgumentError(f"{op.name} accepts images of at most {LARGEST} values, not {spec}.")
     return shape
 
 
 class _Warp(MapTransform):
-    """A map of an image onto one of the same size."""
+    """Map of an image onto one of the same size."""
 
     fill_mask: float | None
 
@@ -109,7 +109,7 @@ class _Warp(MapTransform):
 
 @jitable
 def turn(degrees: float) -> Any:
-    """Cosine and sine, exactly for quarter turns."""
+    """Return cosine and sine, exact for quarter turns."""
     quarters = degrees / 90.0
     if math.floor(quarters) != quarters:
         return math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
@@ -123,20 +123,20 @@ def turn(degrees: float) -> Any:
 
 @jitable
 def around_centre(a: float, b: float, d: float, e: float, height: int, width: int) -> Any:
-    """The map that keeps the centre of the image where it is."""
+    """Return the map that keeps the centre of the image where it is."""
     x, y = (width - 1) * 0.5, (height - 1) * 0.5
     return a, b, x - (a * x + b * y), d, e, y - (d * x + e * y), 0.0, 0.0, 1.0
 
 
 @jitable
 def rotate_map(rng: Any, height: int, width: int, tall: int, wide: int, degrees: Any) -> Any:
-    """Counter-clockwise, around the centre."""
+    """Draw a rotation counter-clockwise, around the centre."""
     cosine, sine = turn(draw_amount(rng, degrees))
     return around_centre(cosine, -sine, sine, cosine, height, width)
 
 
 class Rotate(_Warp):
-    """Counter-clockwise around the centre, by -degrees to degrees, or a range of them.
+    """Rotation around the centre, counter-clockwise by -degrees to degrees, or by a range.
 
     Positive degrees are counter-clockwise as in PIL.Image.rotate, torchvision's `rotate`, and `Affine`. Outside of the
     image is `fill`, a number or one for each channel; outside of a mask that follows it, `fill_mask`.
@@ -175,9 +175,9 @@ def affine_map(
     center_x: float,
     center_y: float,
 ) -> Any:
-    """Sheared, scaled and rotated around a centre, then moved: the inverse of torchvision's composition.
+    """Return shear, scale and rotation around a centre, then translation: the inverse of torchvision's composition.
 
-    The centre is at `share` of the size, and so many pixels from there, from the corner of the image.
+    The centre is at `share` of the size from the corner of the image, plus an offset in pixels.
     """
     angle = draw_amount(rng, degrees)
     across = draw_amount(rng, translate_x) * width
@@ -227,7 +227,7 @@ STEEPEST = 89.0
 
 
 class Affine(_Warp):
-    """Sheared, scaled and rotated around `center`, then moved.
+    """Affine transform: shear, scale and rotation around `center`, then a translation.
 
     Positive degrees are counter-clockwise, as of `Rotate`; torchvision's `affine` turns clockwise. `translate_x` and
     `translate_y` are fractions of the width and height, to the right and down; `shear_x` and `shear_y` are in degrees.
@@ -269,7 +269,7 @@ class Affine(_Warp):
 
 @jitable
 def whole_pixels(distance: float) -> float:
-    """The whole pixels in a distance, as int() gives them; a product may lie a rounding error below a whole number."""
+    """Return the whole pixels in a distance, as int() does; a product may lie a rounding error below a whole number."""
     return math.copysign(math.floor(abs(distance) + 1e-9), distance)
 
 
@@ -277,7 +277,7 @@ def whole_pixels(distance: float) -> float:
 def translate_map(
     rng: Any, height: int, width: int, tall: int, wide: int, right: Any, down: Any, relative: bool
 ) -> Any:
-    """Moved by whole pixels, or by the whole pixels in fractions of the size."""
+    """Draw a translation by whole pixels, or by the whole pixels in fractions of the size."""
     across, below = draw_amount(rng, right), draw_amount(rng, down)
     if relative:
         across, below = across * width, below * height
@@ -285,7 +285,7 @@ def translate_map(
 
 
 class Translate(_Warp):
-    """Moved to the right and down by whole pixels, as policies do; with unit="size", by fractions of the size."""
+    """Translation to the right and down by whole pixels, as policies do; with unit="size", by fractions of the size."""
 
     function = staticmethod(translate_map)
 
@@ -306,13 +306,13 @@ class Translate(_Warp):
 
 @jitable
 def scale_map(rng: Any, height: int, width: int, tall: int, wide: int, scale: Any) -> Any:
-    """Larger or smaller around the centre."""
+    """Draw a zoom around the centre."""
     factor = draw_amount(rng, scale)
     return around_centre(1.0 / factor, 0.0, 0.0, 1.0 / factor, height, width)
 
 
 class RandomScale(_Warp):
-    """Zoomed around the centre; the size of the image stays, and below 1 `border` is seen around it.
+    """Zoom around the centre; the size of the image stays, and below 1 `border` is seen around it.
 
     Outside of the image is `fill`, a number or one for each channel; outside of a mask that follows it, `fill_mask`.
     """
@@ -337,8 +337,8 @@ class RandomScale(_Warp):
 def perspective_map(
     rng: Any, height: int, width: int, tall: int, wide: int, distortion: float
 ) -> Any:
-    """From the quadrangle that the corners of the image move to, back to the image."""
-    # Of a line of pixels, too, the corners are apart.
+    """Draw a map from the quadrangle of the moved corners back to the image."""
+    # A line of pixels has corners that are apart, too.
     right, bottom = max(width - 1.0, 1.0), max(height - 1.0, 1.0)
     most_x, most_y = distortion * right * 0.5, distortion * bottom * 0.5
     x0, y0 = rng.uniform(0.0, most_x), rng.uniform(0.0, most_y)
@@ -368,7 +368,7 @@ def perspective_map(
 
 
 class Perspective(_Warp):
-    """Each corner moves inwards, by up to `distortion` of the way to the centre in x and y.
+    """Perspective transform: each corner moves inwards, by up to `distortion` of the way to the centre in x and y.
 
     Outside of the image is `fill`, a number or one for each channel; outside of a mask that follows it, `fill_mask`.
     """
@@ -392,7 +392,7 @@ class Perspective(_Warp):
 
 @jitable
 def turn_matrix(number: int, height: int, width: int) -> Any:
-    """The map of quarter turns counter-clockwise."""
+    """Return the map of quarter turns counter-clockwise."""
     right, bottom = width - 1.0, height - 1.0
     if number == 0:
         return 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0
@@ -405,13 +405,13 @@ def turn_matrix(number: int, height: int, width: int) -> Any:
 
 @jitable
 def quarter_map(rng: Any, height: int, width: int, tall: int, wide: int, turns: Any) -> Any:
-    """Quarter turns counter-clockwise."""
+    """Draw quarter turns counter-clockwise."""
     number = turns[rng.integers(0, len(turns))] if len(turns) > 1 else turns[0]
     return turn_matrix(number, height, width)
 
 
 class Rot90(MapTransform):
-    """A random one of these quarter turns, counter-clockwise as np.rot90.
+    """Random quarter turn out of `turns`, counter-clockwise as np.rot90.
 
     Images that are not square need turns that are all even, or all odd: then height and width are exchanged.
     """
@@ -447,14 +447,14 @@ class Rot90(MapTransform):
 def transpose_map(
     rng: Any, height: int, width: int, tall: int, wide: int, probability: float
 ) -> Any:
-    """Rows become columns, or everything stays."""
+    """Draw whether rows and columns are exchanged."""
     if rng.random() < probability:
         return 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0
     return 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0
 
 
 class Transpose(MapTransform):
-    """Rows and columns exchanged with `probability`, which must be 0 or 1 for images that are not square."""
+    """Transposition: rows and columns exchanged with `probability`, 0 or 1 for images that are not square."""
 
     function = staticmethod(transpose_map)
     interpolation = "nearest"
@@ -479,14 +479,14 @@ class Transpose(MapTransform):
 
 @jitable
 def symmetry_map(rng: Any, height: int, width: int, tall: int, wide: int) -> Any:
-    """One of four quarter turns, of the image or of the one with rows and columns exchanged."""
+    """Draw one of four quarter turns, of the image or of its transposition."""
     number = rng.integers(0, 8)
     a, b, c, d, e, f, g, h, w = turn_matrix(number % 4, height, width)
     return (a, b, c, d, e, f, g, h, w) if number < 4 else (d, e, f, a, b, c, g, h, w)
 
 
 class D4(MapTransform):
-    """One of the eight symmetries of the square, each as likely: quarter turns, mirrored or not; of square images.
+    """Random symmetry of the square, one of eight, each as likely: quarter turns, mirrored or not; of square images.
 
     For images without an up and a down, from above or through a microscope. Masks, boxes and keypoints follow.
     """
@@ -500,7 +500,7 @@ class D4(MapTransform):
     def output(self, spec: Spec) -> Spec:
         height, width, _ = check_image(self, spec)
         if height != width:
-            raise ArgumentError(f"{self.name} takes square images, not {spec}.")
+            raise ArgumentError(f"{self.name} accepts square images, not {spec}.")
         return spec
 
     def parameters(self) -> tuple[Parameter, ...]:

@@ -1,4 +1,4 @@
-"""Ops that change the values of an image where they are: uint8, or floats from 0 to 1."""
+"""Ops that change the values of an image in place: uint8, or floats from 0 to 1."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from .values import check_numbers, full_scale
 if TYPE_CHECKING:
     from loaderx.compiler.table import TableBuilder
 
-# Floats from 0 to 1 may be a little above 1 where something sharpened them.
+# Tolerance: floats from 0 to 1 may be a little above 1 after sharpening.
 BRIGHTEST = 1.5
 
 
@@ -38,7 +38,7 @@ class ImageTransform(SampleTransform):
     takes_images = True
     # The numbers of channels that it accepts; None for any number.
     accepted_channels: tuple[int, ...] | None = None
-    # Whether floats outside of 0 to 1 come out as others than they should.
+    # Whether results are wrong for floats outside of 0 to 1.
     clips = True
 
     def __init__(self, **parameters: Parameter) -> None:
@@ -51,7 +51,7 @@ class ImageTransform(SampleTransform):
         if accepted is not None and channels not in accepted:
             *most, last = map(str, accepted)
             raise ArgumentError(
-                f"{self.name} takes images of {', '.join(most)} or {last} channels, not {spec}."
+                f"{self.name} accepts images of {', '.join(most)} or {last} channels, not {spec}."
             )
         return spec
 
@@ -78,8 +78,8 @@ class ImageTransform(SampleTransform):
         if brightest <= BRIGHTEST:
             return None
         return (
-            f"{self.name} takes floats for images from 0 to 1 and clips what is outside, and values go up to "
-            f"{brightest:g} in the first row of the data. Divide them before, or leave them uint8, and put Normalize "
+            f"{self.name} treats floats as images from 0 to 1 and clips values outside, and values go up to "
+            f"{brightest:g} in the first row of the data. Divide them before, or keep them uint8, and put Normalize "
             "after it."
         )
 
@@ -104,7 +104,7 @@ def nothing(x: Any) -> None:
 
 
 class Identity(SampleTransform):
-    """The sample as it is: one of the choices of a policy, and what a change of colours is to a mask."""
+    """Identity: the sample as it is. It is a choice of policies, and a change of colours for a mask."""
 
     function = staticmethod(nothing)
     in_place = True
@@ -112,7 +112,7 @@ class Identity(SampleTransform):
     takes_rng = False
 
     def __init__(self) -> None:
-        """Takes no arguments."""
+        """Accept no arguments."""
 
     def output(self, spec: Spec) -> Spec:
         return spec

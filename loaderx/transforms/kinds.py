@@ -1,4 +1,4 @@
-"""Kinds of fields: which field of an entry is its image, and what the other fields are next to it."""
+"""Kinds of fields: which field of an entry is its image, and what the other fields next to it are."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Kind: TypeAlias = Literal["image", "labels", "instances", "values", "boxes", "ke
 
 IMAGE: Kind = "image"
 LABELS: Kind = "labels"
-# Labels that are numbers of boxes: ops treat them as labels, but for those that add boxes of other samples.
+# Labels that are numbers of boxes: ops treat them as labels, except those that add boxes of other samples.
 INSTANCES: Kind = "instances"
 VALUES: Kind = "values"
 BOXES: Kind = "boxes"
@@ -23,7 +23,7 @@ KEYPOINTS: Kind = "keypoints"
 LENGTH: Kind = "length"
 POINTS = (BOXES, KEYPOINTS)
 
-# The kind of a field by the last word of its name. What ends in a number is looked up without it: `image_1`.
+# The kind of a field by the last word of its name. A number at the end is ignored: `image_1`.
 WORDS: dict[str, Kind] = {
     **dict.fromkeys(("image", "images", "img", "imgs", "left", "right", "rgb", "photo"), IMAGE),
     **dict.fromkeys(("mask", "masks", "label", "labels", "seg", "segmentation"), LABELS),
@@ -34,7 +34,7 @@ WORDS: dict[str, Kind] = {
     **dict.fromkeys(("length", "lengths"), LENGTH),
 }
 POINTS_WORDS = tuple(word for word, kind in WORDS.items() if kind in POINTS)
-# How many numbers a row of points has; there may be more after those of a box.
+# Length of a row of points; a box may have more numbers after these.
 NUMBERS = {BOXES: 4, KEYPOINTS: 2}
 
 # Integers of these dtypes may be the values of an image that has no telling name.
@@ -42,18 +42,18 @@ BRIGHTNESS = (np.dtype(np.uint8), np.dtype(np.uint16))
 
 
 def _is_flat(spec: Spec) -> bool:
-    """Whether a sample has the shape (height, width) or (height, width, channels)."""
+    """Return whether a sample has the shape (height, width) or (height, width, channels)."""
     return len(spec.shape) in (2, 3) and 0 not in spec.shape
 
 
 def _has_rows(spec: Spec, numbers: int, longer: str = "") -> bool:
-    """Whether samples are rows of so many numbers, or of more if these are of some kinds of dtypes."""
+    """Return whether samples are rows of this many numbers, or of more if these are of some kinds of dtypes."""
     if len(spec.shape) != 2 or spec.dtype.kind not in "iuf":
         return False
     return spec.shape[1] == numbers or (spec.shape[1] > numbers and spec.dtype.kind in longer)
 
 
-# What a field of a kind must be, in words and as a condition.
+# Rule for the fields of a kind, in words and as a condition.
 _RULES: dict[Kind, tuple[str, Callable[[Spec], bool]]] = {
     IMAGE: ("samples of (height, width) or (height, width, channels)", _is_flat),
     LABELS: ("integers or booleans", lambda spec: spec.dtype.kind in "iub"),
@@ -70,7 +70,7 @@ _RULES: dict[Kind, tuple[str, Callable[[Spec], bool]]] = {
 
 @dataclass(frozen=True)
 class FieldKinds:
-    """Possible kinds of the fields of an entry, and the place of the field that draws and sizes refer to.
+    """Possible kinds of the fields of an entry, and the index of the field that draws and sizes refer to.
 
     A field of several possible kinds is uncertain. `has_image` says whether the entry is about an image; otherwise its
     fields are compared to the first one, as in the entries of signals and tokens.
@@ -110,7 +110,7 @@ def formats_of(given: Any) -> dict[str, Boxes]:
 
 
 def check_kind(name: str, kind: Kind, spec: Spec) -> None:
-    """Refuse a given kind that the field cannot be of."""
+    """Refuse a given kind that does not fit the field."""
     rule, fits = _RULES[kind]
     if not fits(spec):
         raise ArgumentError(
@@ -123,21 +123,23 @@ def infer_kinds(
 ) -> FieldKinds:  # fmt: skip
     """Return the kinds of the fields of an entry: given, by name, or by dtype and shape next to the image.
 
-    `images` says that an op of the entry takes images, so there must be one. Without such an op, three axes with one of
-    `channels` at the end are an image.
+    `images` says that an op of the entry accepts images, so there must be one. Without such an op, three axes with one
+    of `channels` at the end are an image.
     """
     specs = [spec for _, spec in fields]
-    told = [_told(name, spec, given, place) for place, (name, spec) in enumerate(fields)]
-    # Fields whose shape is that of an image, and whose kind nobody told.
-    unknown = [place for place, kind in enumerate(told) if kind is None and _is_flat(specs[place])]
-    named = [place for place, kind in enumerate(told) if kind == IMAGE]
-    single = len(unknown) == 1 and sum(kind is None for kind in told) == 1
+    known = [
+        _given_or_implied(name, spec, given, place) for place, (name, spec) in enumerate(fields)
+    ]
+    # Fields with the shape of an image, and without a given kind.
+    unknown = [place for place, kind in enumerate(known) if kind is None and _is_flat(specs[place])]
+    named = [place for place, kind in enumerate(known) if kind == IMAGE]
+    single = len(unknown) == 1 and sum(kind is None for kind in known) == 1
     coloured = any(len(specs[k].shape) == 3 and specs[k].shape[2] in channels for k in unknown)
     if not (images or named or single or coloured):
-        return _without_image(told, specs)
+        return _without_image(known, specs)
     image = named[0] if named else _only_image(unknown, specs)
     possible: list[tuple[Kind, ...]] = []
-    for place, (kind, spec) in enumerate(zip(told, specs, strict=True)):
+    for place, (kind, spec) in enumerate(zip(known, specs, strict=True)):
         if kind is not None:
             possible.append((kind,))
         elif place not in unknown:
@@ -145,7 +147,7 @@ def infer_kinds(
         elif place == image:
             possible.append((IMAGE,))
         else:
-            possible.append(_beside(spec, None if image is None else specs[image]))
+            possible.append(_kinds_by_shape(spec, None if image is None else specs[image]))
     if image is None:
         # Then labels alone are moved, or the kinds are uncertain.
         order = sorted(range(len(specs)), key=lambda place: IMAGE not in possible[place])
@@ -155,8 +157,10 @@ def infer_kinds(
 
 def compared_to_first(fields: Sequence[tuple[str, Spec]], given: Mapping[str, Kind]) -> FieldKinds:
     """Return the kinds of fields for an op that does not look at images: integers after the first field are labels."""
-    told = [_told(name, spec, given, place) for place, (name, spec) in enumerate(fields)]
-    return _without_image(told, [spec for _, spec in fields])
+    known = [
+        _given_or_implied(name, spec, given, place) for place, (name, spec) in enumerate(fields)
+    ]
+    return _without_image(known, [spec for _, spec in fields])
 
 
 def uncertain(op: str, fields: Sequence[tuple[str, Spec, Sequence[Kind]]]) -> ArgumentError:
@@ -170,9 +174,9 @@ def uncertain(op: str, fields: Sequence[tuple[str, Spec, Sequence[Kind]]]) -> Ar
     )
 
 
-def _without_image(told: Sequence[Kind | None], specs: Sequence[Spec]) -> FieldKinds:
+def _without_image(known: Sequence[Kind | None], specs: Sequence[Spec]) -> FieldKinds:
     possible: list[tuple[Kind, ...]] = []
-    for place, (kind, spec) in enumerate(zip(told, specs, strict=True)):
+    for place, (kind, spec) in enumerate(zip(known, specs, strict=True)):
         if kind == LENGTH or (kind in POINTS and place > 0):
             possible.append((kind,))
         else:
@@ -182,20 +186,20 @@ def _without_image(told: Sequence[Kind | None], specs: Sequence[Spec]) -> FieldK
 
 
 def counts_boxes(name: str, spec: Spec, given: Mapping[str, Kind]) -> bool:
-    """Whether the labels of a field are numbers of boxes."""
-    return given.get(name, _known(name)) == INSTANCES and spec.dtype.kind in "iu"
+    """Return whether the labels of a field are numbers of boxes."""
+    return given.get(name, _kind_by_name(name)) == INSTANCES and spec.dtype.kind in "iu"
 
 
-def _known(name: str) -> Kind | None:
-    """The kind that the last word of a name tells."""
+def _kind_by_name(name: str) -> Kind | None:
+    """Return the kind that the last word of a name implies."""
     return WORDS.get(name.lower().rstrip("0123456789").rstrip("_").split("_")[-1])
 
 
-def _told(name: str, spec: Spec, given: Mapping[str, Kind], place: int) -> Kind | None:
-    """The kind of a field that was given, or that its name and dtype tell."""
+def _given_or_implied(name: str, spec: Spec, given: Mapping[str, Kind], place: int) -> Kind | None:
+    """Return the kind of a field that was given, or that its name and dtype imply."""
     if name in given:
         return LABELS if given[name] == INSTANCES else given[name]
-    kind = _known(name)
+    kind = _kind_by_name(name)
     kind = LABELS if kind == INSTANCES else kind
     if kind == LENGTH:
         return kind if place > 0 and _RULES[LENGTH][1](spec) else None
@@ -209,7 +213,7 @@ def _told(name: str, spec: Spec, given: Mapping[str, Kind], place: int) -> Kind 
 
 
 def _only_image(unknown: Sequence[int], specs: Sequence[Spec]) -> int | None:
-    """The place of the field that must be the image, if there is exactly one."""
+    """Return the index of the field that must be the image, if there is exactly one."""
     if len(unknown) == 1:
         return unknown[0]
     coloured = [place for place in unknown if _channels(specs[place]) > 1]
@@ -222,8 +226,8 @@ def _only_image(unknown: Sequence[int], specs: Sequence[Spec]) -> int | None:
     return None if any(dtype in BRIGHTNESS for dtype in others) else floating[0]
 
 
-def _beside(spec: Spec, image: Spec | None) -> tuple[Kind, ...]:
-    """The possible kinds of a field next to an image, by dtype and shape."""
+def _kinds_by_shape(spec: Spec, image: Spec | None) -> tuple[Kind, ...]:
+    """Return the possible kinds of a field next to an image, by dtype and shape."""
     integer = spec.dtype.kind in "iu"
     if image is not None:
         plane = _channels(spec) == 1

@@ -12,7 +12,7 @@ from .sample import SampleTransform
 
 
 def one_hot(x: Any, out: Any, high: float, low: float) -> None:
-    """`high` at the label, `low` elsewhere."""
+    """Write `high` at the label, `low` elsewhere."""
     label = x[0]
     if not 0 <= label < out.shape[0]:
         raise ValueError("OneHot: a label is outside of the classes")
@@ -22,7 +22,7 @@ def one_hot(x: Any, out: Any, high: float, low: float) -> None:
 
 
 class OneHot(SampleTransform):
-    """A label as `classes` floats: 1 at its place and 0 elsewhere, mixed with an even spread by `smoothing`."""
+    """One-hot label: `classes` floats, 1 at the label and 0 elsewhere, mixed with an even spread by `smoothing`."""
 
     function = staticmethod(one_hot)
     in_place = False
@@ -36,7 +36,7 @@ class OneHot(SampleTransform):
 
     def output(self, spec: Spec) -> Spec:
         if spec.shape not in ((), (1,)) or spec.dtype.kind not in "iu":
-            raise ArgumentError(f"OneHot takes single integers, not {spec}.")
+            raise ArgumentError(f"OneHot accepts single integers, not {spec}.")
         return Spec((self._classes,), np.float32)
 
     def parameters(self, spec: Spec) -> dict[str, Parameter]:

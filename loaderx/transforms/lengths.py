@@ -1,4 +1,4 @@
-"""Lengths behind samples that are filled up with padding: they follow what cuts the samples."""
+"""Lengths of the data in samples that end with padding: they follow ops that cut the samples."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from .sample import SampleTransform
 
 
 def at_most(x: Any, most: int) -> None:
-    """A length behind a cut."""
+    """Return a length after a cut."""
     x[0] = min(np.int64(x[0]), most)
 
 
 class AtMost(SampleTransform):
-    """What is left of a length where samples were cut to `most` entries."""
+    """Length after samples were cut to `most` entries."""
 
     function = staticmethod(at_most)
     in_place = True

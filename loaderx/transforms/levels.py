@@ -1,4 +1,4 @@
-"""How loud a signal is: normalised by its peak or its loudness, or clipped."""
+"""Loudness of a signal: normalised by its peak or its loudness, or clipped."""
 
 import math
 from typing import Any
@@ -25,7 +25,7 @@ INFINITE = np.int32(0x7F800000)
 
 @jitable
 def largest(flat: Any) -> Any:
-    """The largest distance from 0, as the bits of a float32; NaN counts as 0.
+    """Return the largest distance from 0, as the bits of a float32; NaN counts as 0.
 
     Without their sign the bits of floats are in the order of the floats, and of integers several are compared at once:
     4 us for 48000 values, against 22 us.
@@ -39,11 +39,11 @@ def largest(flat: Any) -> Any:
 
 @jitable
 def peak_normalize(x: Any, rng: Any, decibels: Any) -> None:
-    """Times what makes the largest value that of a drawn level."""
+    """Scale a signal so that its largest value is that of a drawn level."""
     flat = x.reshape(-1)
     wanted = 10.0 ** (draw_amount(rng, decibels) / 20.0)
     peak = largest(flat)
-    # Neither silence, nor what would become infinite or NaN.
+    # Not for silence, and not where the result would be infinite or NaN.
     if 0 < peak < INFINITE:
         factor = wanted / np.float64(np.int32(peak).view(np.float32))
         for k in range(flat.shape[0]):
@@ -51,13 +51,13 @@ def peak_normalize(x: Any, rng: Any, decibels: Any) -> None:
 
 
 def peak_normalize_within(x: Any, length: int, rng: Any, decibels: Any) -> None:
-    """The data alone."""
+    """Scale the data alone."""
     if length > 0:
         peak_normalize(x[:length], rng, decibels)
 
 
 class PeakNormalize(SignalTransform):
-    """Times a factor so that the largest value, or the lowest, is `decibels` above 1, over all channels.
+    """Peak normalisation: a factor after which the largest absolute value is at `decibels` above 1, over all channels.
 
     0 decibels make the largest 1, as audiomentations' Normalize. Silence stays as it is.
     """
@@ -72,9 +72,9 @@ class PeakNormalize(SignalTransform):
 
 @jitable
 def power_of_blocks(x: Any, step: int, shelf: Any, rumble: Any, weighted: Any, blocks: Any) -> Any:
-    """Mean squares of blocks of four steps, summed over channels, of which each begins a step later; their number."""
+    """Compute mean squares of blocks of four steps, one from each step on, over all channels; return their number."""
     length, channels = x.shape
-    # What is shorter than a block is one block of all that there is.
+    # A signal that is shorter than a block is one block.
     short = length < 4 * step
     steps, size = (1, length) if short else (length // step, step)
     for k in range(steps):
@@ -96,7 +96,7 @@ def power_of_blocks(x: Any, step: int, shelf: Any, rumble: Any, weighted: Any, b
 
 @jitable
 def mean_above(blocks: Any, count: int, least: Any) -> Any:
-    """The mean of the blocks above a threshold; 0 where there is none."""
+    """Return the mean of the blocks above a threshold; 0 if there are none."""
     total, number = 0.0, 0
     for k in range(count):
         if blocks[k] > least:
@@ -109,7 +109,7 @@ def mean_above(blocks: Any, count: int, least: Any) -> Any:
 def loudness_normalize(
     x: Any, rng: Any, loudness: Any, step: int, shelf: Any, rumble: Any, weighted: Any, blocks: Any
 ) -> None:
-    """Times what makes its loudness a drawn one."""
+    """Scale a signal to a drawn loudness."""
     wanted = draw_amount(rng, loudness)
     signal = x.reshape(x.shape[0], -1)
     count = power_of_blocks(signal, step, shelf, rumble, weighted, blocks)
@@ -126,7 +126,7 @@ def loudness_normalize(
 def loudness_within(
     x: Any, length: int, rng: Any, loudness: Any, step: int, shelf: Any, rumble: Any, weighted: Any, blocks: Any
 ) -> None:  # fmt: skip
-    """The data alone."""
+    """Scale the data alone."""
     if length > 0:
         loudness_normalize(
             x[:length], rng, loudness, step, shelf, rumble, weighted[:length], blocks
@@ -157,9 +157,9 @@ def k_weighting(sample_rate: float) -> tuple[NDArray[np.float64], NDArray[np.flo
 
 
 class LoudnessNormalize(SignalTransform):
-    """Times a factor so that the integrated loudness is `loudness`, in LUFS, as ITU-R BS.1770-4 measures it.
+    """Loudness normalisation to `loudness`, the integrated loudness in LUFS of ITU-R BS.1770-4.
 
-    That is the mean power after its frequency weighting, of blocks of 0.4 seconds, without silent blocks. All channels
+    It is the mean power after a frequency weighting, of blocks of 0.4 seconds, without silent blocks. All channels
     weigh the same, which holds for up to three. A signal shorter than 0.4 seconds is one block; silence stays as it
     is. Values may come out above 1.
     """
@@ -193,7 +193,7 @@ class LoudnessNormalize(SignalTransform):
 
 @jitable
 def quantile(keys: Any, share: Any, counts: Any, found: Any) -> Any:
-    """The value that a share of all values lies below, linear between two of them."""
+    """Return the value that a share of all values lies below, linear between two of them."""
     place = share * (keys.shape[0] - 1)
     low = int(place)
     value_at_rank(keys, low, counts, found)
@@ -206,7 +206,7 @@ def quantile(keys: Any, share: Any, counts: Any, found: Any) -> Any:
 
 @jitable
 def clip_extremes(x: Any, rng: Any, percent: Any, keys: Any, counts: Any, found: Any) -> None:
-    """Values become at least and at most what half of a drawn share of them lies below and above."""
+    """Clip values to the quantiles that half of a drawn share lies below and above."""
     share = draw_amount(rng, percent) / 200.0
     if share > 0.0:
         flat = x.reshape(-1)
@@ -221,13 +221,13 @@ def clip_extremes(x: Any, rng: Any, percent: Any, keys: Any, counts: Any, found:
 def clip_within(
     x: Any, length: int, rng: Any, percent: Any, keys: Any, counts: Any, found: Any
 ) -> None:
-    """The data alone."""
+    """Clip the data alone."""
     if length > 0:
         clip_extremes(x[:length], rng, percent, keys, counts, found)
 
 
 class ClippingDistortion(SignalTransform):
-    """The most extreme `percent` of all values, half of them at either end, become the nearest of the others.
+    """Clipping of the most extreme `percent` of all values, half of them at either end, to the nearest of the others.
 
     As audiomentations' ClippingDistortion: between np.percentile(x, percent / 2) and np.percentile(x, 100 - percent /
     2), over all channels.

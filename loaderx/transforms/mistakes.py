@@ -1,4 +1,4 @@
-"""Mistakes in a user's function that compile and do something else than they say, found in its byte code."""
+"""Mistakes in a user's function that compile and do something unexpected, found in its byte code."""
 
 import dis
 import sysconfig
@@ -31,7 +31,7 @@ def check_draws(function: types.FunctionType) -> None:
         if _is_generator(value):
             raise ArgumentError(
                 f"transform {name!r} uses `{path}`, whose draws depend on everything that was drawn before, so no "
-                f"batch would come twice. Take an argument `rng` behind the arrays and draw from that: "
+                f"batch would be reproducible. Add an argument `rng` after the arrays and draw from that: "
                 f"{', '.join(METHODS)}."
             )
         if value is RNG:
@@ -43,7 +43,7 @@ def check_draws(function: types.FunctionType) -> None:
 
 
 def check_parameters(function: types.FunctionType, arrays: list[str]) -> None:
-    """Refuse a function that changes a parameter that is an array by `*=` and its like, which Numba cannot explain."""
+    """Refuse a function that changes an array parameter by `*=` and its like, which Numba cannot explain."""
     names = set(_rebound(function, arrays, in_place=True)) - set(_rebound(function, arrays))
     for name in names:
         raise ArgumentError(
@@ -55,7 +55,7 @@ def check_parameters(function: types.FunctionType, arrays: list[str]) -> None:
 def _rebound(
     function: types.FunctionType, names: list[str], *, in_place: bool = False
 ) -> Iterator[str]:
-    """Yield which of these names are assigned to, other than by `*=` and its like, or by these."""
+    """Yield which of these names are assigned to, other than by `*=` and its like, or by these if `in_place`."""
     before: Any = None
     for instruction in dis.get_instructions(function):
         stores = instruction.opname.startswith(("STORE_FAST", "STORE_DEREF"))
@@ -111,14 +111,14 @@ def _content(cell: Any) -> Any:
 
 
 def _installed(function: types.FunctionType) -> bool:
-    """Whether a function is part of Python, of a package or of this library, and not a user's own."""
+    """Return whether a function is part of Python, of a package or of this library, and not a user's own."""
     file = function.__code__.co_filename
     packaged = "site-packages" in file or file.startswith(STANDARD)
     return packaged or (function.__module__ or "").split(".")[0] == "loaderx"
 
 
 def _is_generator(value: Any) -> bool:
-    """Whether this is, or belongs to, `random` or `numpy.random`."""
+    """Return whether this is, or belongs to, `random` or `numpy.random`."""
     owner = getattr(value, "__self__", value)
     homes = [type(owner).__module__, getattr(owner, "__module__", "")]
     homes += [value.__name__] if isinstance(value, types.ModuleType) else []

@@ -1,4 +1,4 @@
-"""MixUp and CutMix: every sample with a partner of the same batch, all listed fields alike."""
+"""MixUp and CutMix: every sample mixed with a partner of the same batch, in all listed fields."""
 
 import math
 from abc import abstractmethod
@@ -28,9 +28,9 @@ Mixer = Callable[
 
 @dataclass(frozen=True)
 class Objects:
-    """The mask of an entry that tells objects apart: the field that it is, and its spec.
+    """Mask of an entry that tells objects apart: its field and its spec.
 
-    Its values are those of labels, or with `rows` the numbers of so many boxes, from 1. It is read as it is before
+    Its values are those of labels, or with `rows` the numbers of this many boxes, from 1. It is read as it is before
     `phase`, with which all fields of the entry begin to be mixed.
     """
 
@@ -42,7 +42,7 @@ class Objects:
 
 @dataclass(frozen=True)
 class Mixing:
-    """How samples of a batch are mixed: by what, into what, each with how many others, and by which objects."""
+    """Mixing of samples of a batch: its kernel and parameters, the result, the partners of each sample, the objects."""
 
     mixer: Mixer
     output: Spec
@@ -51,7 +51,7 @@ class Mixing:
 
 
 class BatchTransform(Transform):
-    """An op that needs the whole batch: it begins when all samples have come so far."""
+    """Op that needs the whole batch: it begins when all samples are ready for it."""
 
     needs_batch = True
 
@@ -67,7 +67,7 @@ class BatchTransform(Transform):
 
 
 class MixTransform(BatchTransform):
-    """An op that mixes the values of every field of an entry."""
+    """Op that mixes the values of every field of an entry."""
 
     keeps_axes = True
     mixes_values = True
@@ -92,23 +92,23 @@ class MixTransform(BatchTransform):
 
     @abstractmethod
     def mixer(self, image: Spec, spec: Spec) -> Mixer:
-        """The compiled function for a field of `spec`, where `image` is the first field of the entry."""
+        """Return the compiled function for a field of `spec`, where `image` is the first field of the entry."""
 
 
 class MixUp(MixTransform):
-    """share * sample + (1 - share) * partner, the share drawn per sample from Beta(alpha, alpha)."""
+    """MixUp: share * sample + (1 - share) * partner, the share drawn per sample from Beta(alpha, alpha)."""
 
     def mixer(self, image: Spec, spec: Spec) -> Mixer:
         return _mixer_of_pairs(mix_up, self.alpha)
 
 
 class CutMix(MixTransform):
-    """A part of the partner in the sample, and labels mixed by the share of it; the entry's first field decides.
+    """CutMix: a part of the partner in the sample, labels mixed by its share; the first field of the entry decides.
 
     In an image of (height, width, channels) it is a box, drawn and clipped as in the code of the paper (Yun et al.,
     2019). In a time series of (time,) or (time, channels) it is a stretch of time. It is pasted into all fields of the
     same height and width, or of the same time, which is the first axis: a label of as many classes as a series has
-    moments is taken for a series.
+    moments is treated as a series.
     """
 
     spatial = True

@@ -16,7 +16,7 @@ from .step import Step
 
 
 class Mosaic(Filled, CompositeTransform):
-    """Four samples of the batch about a point that is drawn, cut to `size` (YOLOv4, Bochkovskiy et al., 2020).
+    """Mosaic of four samples of the batch around a drawn point, cut to `size` (YOLOv4, Bochkovskiy et al., 2020).
 
     The sample is left above that point, and three partners are right above, left below and right below of it, each with
     a corner at it. It is at a share of the height and another one of the width, both drawn from a range `center`; one
@@ -24,8 +24,8 @@ class Mosaic(Filled, CompositeTransform):
     Samples are not scaled: put Resize, LetterBox or ScaleJitter before. Where none of them reaches is `fill`; masks get
     `fill_mask`, as in RandomCrop, and those of instances 0 without it.
 
-    Boxes are clipped to what is seen of their sample. Boxes and keypoints of all four follow one another, in four times
-    as many rows; with `rows` they are the first so many that are valid.
+    Boxes are clipped to the visible part of their sample. Boxes and keypoints of all four follow one another, in four
+    times as many rows; with `rows` they are the first of them that are valid, at most `rows`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Mosaic(Filled, CompositeTransform):
     def for_instances(self) -> CompositeTransform:
         changed: Any = super().for_instances()
         if self.fill_mask is None:
-            # The fill colour of an image would be the number of a box.
+            # 0: the fill colour of an image would be the number of a box.
             changed.fills = (0.0,)
         return cast(CompositeTransform, changed)
 

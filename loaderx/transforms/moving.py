@@ -1,4 +1,4 @@
-"""Ops that move pixels by numbers that are drawn for every sample: a window, or a map."""
+"""Base of ops that move pixels by numbers that are drawn for every sample: a window, or a map."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class MovingTransform(Transform):
-    """An op whose `function(rng, height, width, out_height, out_width, *parameters)` draws how pixels are moved.
+    """Op whose `function(rng, height, width, out_height, out_width, *parameters)` draws how pixels are moved.
 
-    What lies outside of the image is seen as `border` says.
+    `border` says what is seen outside of the image.
     """
 
     function: Callable[..., tuple[Any, ...]]
-    # Of windows that stay inside it is never looked at, and as EDGE it does not stand for a fill colour of their own.
+    # Windows that stay inside the image never use it. EDGE means that they have no fill colour of their own.
     border: int = EDGE
     fill: float = 0.0
 
-    # How many numbers are drawn, as what, what stores them in memory, and what moves boxes and keypoints by them.
+    # The count and dtype of the drawn numbers, the function that stores them, and the one that moves points by them.
     numbers: int
     number: str
     store: Callable[..., None]
@@ -40,7 +40,7 @@ class MovingTransform(Transform):
 
     @abstractmethod
     def parameters(self) -> tuple[Parameter, ...]:
-        """The arguments behind the sizes."""
+        """Return the arguments after the sizes."""
 
     def for_points(self, image: Spec) -> Transform:
         from .points import PointsTransform
@@ -65,7 +65,7 @@ class MovingTransform(Transform):
         table.call(step, self.follow, [array_at("x", spec), drawn, *map(value, wanted)], x, x)
 
     def interpret_points(self, step: Step, image: Spec, result: Spec) -> Call:
-        """Return what moves boxes or keypoints, in plain Python."""
+        """Return a function that moves boxes or keypoints, in plain Python."""
         sizes = (*image_shape(image, self.name)[:2], *image_shape(result, self.name)[:2])
         as_number: Any = int if self.number == "int64" else float
 

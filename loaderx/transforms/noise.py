@@ -1,4 +1,4 @@
-"""Noise and holes: what hides parts of an image; in place."""
+"""Noise and holes, which hide parts of an image; in place."""
 
 import math
 from typing import Any
@@ -23,14 +23,14 @@ from .image import ImageTransform
 
 
 def gaussian_noise(x: Any, rng: Any, std: Any, mean: Any, white: float) -> None:
-    """A normal number more for every value."""
+    """Add a normal number to every value."""
     deviation, middle = draw_amount(rng, std), draw_amount(rng, mean)
     if deviation != 0.0 or middle != 0.0:
         add_noise(x.reshape(-1), next_bits(rng), middle * white, deviation * white, white)
 
 
 class GaussianNoise(ImageTransform):
-    """Normal noise for every value, with a deviation of `std` around `mean` in fractions of white; clipped."""
+    """Gaussian noise for every value, with a deviation of `std` around `mean` in fractions of white; clipped."""
 
     function = staticmethod(gaussian_noise)
 
@@ -42,12 +42,12 @@ class GaussianNoise(ImageTransform):
 
 
 def salt_pepper(x: Any, rng: Any, amount: Any, salt: Any, white: float, marks: Any) -> None:
-    """White pixels and black ones."""
+    """Set random pixels to white or black."""
     share = draw_amount(rng, amount)
     pepper = share * (1.0 - draw_amount(rng, salt))
     if share <= 0.0:
         return
-    # Of 24 random bits.
+    # In units of 24 random bits.
     mark_pixels(next_bits(rng), round(pepper * 2.0**24), round(share * 2.0**24), marks.reshape(-1))
     height, width, channels = x.shape
     # Few pixels are marked, so most of the time a branch is all there is to do.
@@ -60,7 +60,7 @@ def salt_pepper(x: Any, rng: Any, amount: Any, salt: Any, white: float, marks: A
 
 
 class SaltPepper(ImageTransform):
-    """A share of `amount` of all pixels becomes white in all channels, the share `salt` of these, or black."""
+    """Salt-and-pepper noise: a share of `amount` of all pixels becomes white (a share `salt` of these) or black."""
 
     function = staticmethod(salt_pepper)
 
@@ -78,7 +78,7 @@ class SaltPepper(ImageTransform):
 
 @jitable
 def amount_at(share: Any, values: Any) -> Any:
-    """The number at a share from 0 to 1 of a range or a choice: what `draw_amount` draws, without a generator."""
+    """Return the number at a share from 0 to 1 of a range or a choice: like `draw_amount`, without a generator."""
     if len(values) == 1:
         return values[0]
     if len(values) == 2:
@@ -95,7 +95,7 @@ def multiplicative_noise(
     white: float,
     scales: Any,
 ) -> None:
-    """Times a factor for the image, for each channel, for each pixel, or for each value."""
+    """Multiply by a factor for the image, for each channel, for each pixel, or for each value."""
     height, width, channels = x.shape
     lines, length = x.reshape(height, width * channels), width * channels
     least, most = precise(0, x), precise(white, x)
@@ -120,7 +120,7 @@ def multiplicative_noise(
 
 
 class MultiplicativeNoise(ImageTransform):
-    """Times a factor from a range (Albumentations' MultiplicativeNoise): one for the image, or more; clipped.
+    """Factor from a range for the image, or for parts of it (Albumentations' MultiplicativeNoise); clipped.
 
     With `per_channel` there is a factor for each channel, with `elementwise` one for each pixel, and with both one for
     each value. Of four channels the last is opacity (alpha) and stays as it is.
@@ -149,14 +149,14 @@ class MultiplicativeNoise(ImageTransform):
 
 
 def shot_noise(x: Any, rng: Any, photons: Any, white: float) -> None:
-    """Photons counted instead of their mean."""
+    """Replace each value by a Poisson count of its photons."""
     peak = draw_amount(rng, photons)
     if peak <= 0.0:
         return
     flat, channels = x.reshape(-1), x.shape[2]
     to_photons, to_value = peak / white, white / peak
     for k in range(flat.shape[0]):
-        # A number costs more than a branch.
+        # Drawing a number costs more than a branch.
         if is_alpha(k, channels):
             continue
         mean = min(max(np.float64(flat[k]), 0.0), white) * to_photons
@@ -164,11 +164,11 @@ def shot_noise(x: Any, rng: Any, photons: Any, white: float) -> None:
 
 
 class ShotNoise(ImageTransform):
-    """Poisson noise of a sensor that counts `photons` in a white value; the fewer, the more noise; clipped.
+    """Poisson noise of a sensor that counts `photons` in a white value; fewer mean more noise; clipped.
 
     A value v from 0 to 1 becomes Poisson(v * photons) / photons: the mean is v, the variance v / photons. It is
     shot_noise of ImageNet-C (Hendrycks and Dietterich, 2019), whose severities are 60, 25, 12, 5 and 3 photons;
-    Albumentations' ShotNoise does the same to the light that pixels with a gamma of 2.2 stand for. 0 photons are no
+    Albumentations' ShotNoise does the same to the light that pixels with a gamma of 2.2 encode. 0 photons mean no
     noise. Of four channels the last is opacity (alpha) and stays as it is.
     """
 
@@ -180,7 +180,7 @@ class ShotNoise(ImageTransform):
 
 
 def iso_noise(x: Any, rng: Any, color_shift: Any, intensity: Any, white: float) -> None:
-    """Hue and lightness of every pixel by chance."""
+    """Draw hue and lightness noise for every pixel."""
     height, width, channels = x.shape
     flat, pixels = x.reshape(-1), height * width
     shift, strength = draw_amount(rng, color_shift), draw_amount(rng, intensity)
@@ -215,7 +215,7 @@ def _shares(flat: Any, at: Any, white: Any) -> Any:
 
 @jitable
 def _noisy_colour(red: Any, green: Any, blue: Any, turn: Any, more: Any) -> Any:
-    """A colour in HLS: its hue turned by sixths of the circle, its lightness nearer to white by a share, and back."""
+    """Change a colour in HLS: turn its hue by sixths of the circle, and move its lightness towards white by a share."""
     top, bottom = max(red, green, blue), min(red, green, blue)
     chroma, light = top - bottom, (top + bottom) / 2
     lighter = min(light + more * (1.0 - light), 1.0)
@@ -239,7 +239,7 @@ def _noisy_colour(red: Any, green: Any, blue: Any, turn: Any, more: Any) -> Any:
 
 
 class ISONoise(ImageTransform):
-    """Noise of a camera in the dark: Poisson in lightness, normal in hue (Albumentations' ISONoise); clipped.
+    """Camera noise in the dark: Poisson in lightness, normal in hue (Albumentations' ISONoise); clipped.
 
     In HLS, with the deviation of the lightness s: it moves towards white by Poisson(255 s intensity) / 255 of what is
     left, and the hue turns by a normal number of deviation color_shift * intensity, in turns of the circle.
@@ -263,7 +263,7 @@ class ISONoise(ImageTransform):
 
 
 def grid_mask(x: Any, rng: Any, period: Any, keep: Any, fill: float, white: float) -> None:
-    """The squares of a grid."""
+    """Fill the squares of a grid."""
     height, width, channels = x.shape
     unit = max(2, round(draw_amount(rng, period) * min(height, width)))
     side = unit - round(draw_amount(rng, keep) * unit)
@@ -279,7 +279,7 @@ def grid_mask(x: Any, rng: Any, period: Any, keep: Any, fill: float, white: floa
 
 
 class GridMask(ImageTransform):
-    """The squares of a grid become `fill` (Chen et al., "GridMask data augmentation", 2020), without its rotation.
+    """GridMask: the squares of a grid become `fill` (Chen et al., 2020), without the rotation of the paper.
 
     `period` is the distance from square to square, a fraction of the shorter side of the image, and `keep` the part of
     it between two squares; both are rounded to pixels. The place of the grid is drawn for every sample.

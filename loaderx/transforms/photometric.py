@@ -1,4 +1,4 @@
-"""Photometric augmentation: linear changes of colours by image or channel, sepia, and the distortion of SSD; in place.
+"""Photometric augmentation: linear changes of colours by image or channel, sepia, distortion of SSD; in place.
 
 Of four channels the last is opacity (alpha), which stays as it is.
 """
@@ -39,7 +39,7 @@ SEPIA = np.array([[0.393, 0.769, 0.189], [0.349, 0.686, 0.168], [0.272, 0.534, 0
 def random_brightness_contrast(
     x: Any, rng: Any, contrast: Any, brightness: Any, white: float
 ) -> None:
-    """value * factor + shift."""
+    """Compute value * factor + shift."""
     factor = precise(draw_amount(rng, contrast), x)
     shift = precise(draw_amount(rng, brightness) * white, x)
     least, most = precise(0, x), precise(white, x)
@@ -51,7 +51,7 @@ def random_brightness_contrast(
 
 
 class RandomBrightnessContrast(ImageTransform):
-    """value * factor + shift, both drawn for every image (Albumentations' RandomBrightnessContrast); clipped.
+    """Linear change, value * factor + shift, drawn per image (Albumentations' RandomBrightnessContrast); clipped.
 
     The factor is from 1 - contrast to 1 + contrast, or from a range of factors. The shift is from -brightness to
     brightness, or from a range, in fractions of white. `Brightness` and `Contrast` are those of torchvision instead.
@@ -85,13 +85,13 @@ def shift_channels(x: Any, red: Any, green: Any, blue: Any, white: Any, shifts: 
 
 
 def _row_space(spec: Spec) -> Spec:
-    """A number for every value of a row."""
+    """Return the workspace for a number for every value of a row."""
     number = np.float32 if np.can_cast(spec.dtype, np.float32) else np.float64
     return Spec((spec.shape[1] * spec.shape[2],), number)
 
 
 def rgb_shift(x: Any, rng: Any, shift: Any, white: float, shifts: Any) -> None:
-    """A number more for each channel."""
+    """Add a drawn number to each channel."""
     red = draw_amount(rng, shift) * white
     green = draw_amount(rng, shift) * white
     blue = draw_amount(rng, shift) * white
@@ -99,7 +99,7 @@ def rgb_shift(x: Any, rng: Any, shift: Any, white: float, shifts: Any) -> None:
 
 
 class RGBShift(ImageTransform):
-    """A shift of each colour by -shift to shift, or by a range, in fractions of white (Albumentations' RGBShift).
+    """Shift of each colour by -shift to shift, or by a range, in fractions of white (Albumentations' RGBShift).
 
     The default is 20 of 255 levels, as there. The three shifts are drawn one by one; a grey image has one. Clipped.
     """
@@ -116,7 +116,7 @@ class RGBShift(ImageTransform):
 
 
 def fancy_pca(x: Any, rng: Any, alpha: Any, components: Any, white: float, shifts: Any) -> None:
-    """Normal shifts along the principal components."""
+    """Add normal shifts along the principal components."""
     deviation = draw_amount(rng, alpha) * white
     first = deviation * rng.standard_normal()
     second = deviation * rng.standard_normal()
@@ -146,7 +146,7 @@ class FancyPCA(ImageTransform):
 
 
 def sepia(x: Any, rng: Any, probability: float, matrix: Any, white: float, planes: Any) -> None:
-    """Colours of an old photograph."""
+    """Set the colours to those of an old photograph."""
     if rng.random() >= probability:
         return
     most, least = precise(white, x), precise(0, x)
@@ -166,7 +166,7 @@ def sepia(x: Any, rng: Any, probability: float, matrix: Any, white: float, plane
 
 
 class Sepia(ImageTransform):
-    """With `probability`, the brown tones of an old photograph (Albumentations' ToSepia); clipped."""
+    """Sepia, the brown tones of an old photograph, with `probability` (Albumentations' ToSepia); clipped."""
 
     function = staticmethod(sepia)
     accepted_channels = (3, 4)
@@ -192,7 +192,7 @@ def photometric_distort(
     order: Any,
     pixel: Any,
 ) -> None:
-    """Each change with a probability of its own; contrast comes before saturation and hue, or after them."""
+    """Apply each change with its own probability; contrast comes before saturation and hue, or after them."""
     if rng.random() < probability:
         brighten(x, precise(draw_amount(rng, brightness), x), white)
     before = rng.random() < 0.5
@@ -209,7 +209,7 @@ def photometric_distort(
 
 
 class PhotometricDistort(ImageTransform):
-    """Brightness, contrast, saturation, hue and order of channels, each with `probability` (SSD, Liu et al., 2016).
+    """Random brightness, contrast, saturation, hue and channel order, each with `probability` (SSD, Liu et al., 2016).
 
     torchvision's RandomPhotometricDistort, with its defaults: contrast comes before saturation and hue or after them,
     either as likely as the other.

@@ -1,4 +1,4 @@
-"""Pickling functions marked by `@transform`, whose name in their module is no function any more."""
+"""Pickling of functions marked by `@transform`, whose name in their module is no longer a function."""
 
 import functools
 import sys
@@ -10,7 +10,7 @@ SUFFIX = ".portable"
 
 
 def reduced(author: Any, protocol: int) -> str | tuple[Any, ...]:
-    """Give what `pickle` finds the author by: its name, or the function itself for those who pickle functions by value.
+    """Return what `pickle` finds the factory by: its name, or the function itself if it is pickled by value.
 
     Programs differ in what `__main__` is. Where processes import it, as those of multiprocessing do, its functions go
     by name. Elsewhere cloudpickle sends their code, but only of functions.
@@ -24,7 +24,7 @@ def reduced(author: Any, protocol: int) -> str | tuple[Any, ...]:
 
 
 def portable(function: types.FunctionType, out: Any) -> types.FunctionType:
-    """Copy a function under a name by which `pickle` finds it: that of an attribute of its author."""
+    """Copy a function under a name by which `pickle` finds it: that of an attribute of its factory."""
     copy = types.FunctionType(
         function.__code__,
         function.__globals__,
@@ -35,13 +35,13 @@ def portable(function: types.FunctionType, out: Any) -> types.FunctionType:
     functools.update_wrapper(copy, function)
     copy.__kwdefaults__ = function.__kwdefaults__
     copy.__qualname__ = function.__qualname__ + SUFFIX
-    # It comes along where a function is sent by value.
+    # It is sent along with a function that is sent by value.
     copy.__dict__ = {"out": out}
     return copy
 
 
 def restored(kind: Callable[..., Any], function: Any) -> Any:
-    """Give the author of a portable function."""
+    """Return the factory of a portable function."""
     name = function.__qualname__.removesuffix(SUFFIX)
     found = named(function.__module__, name)
     if getattr(found, "portable", None) is function:
@@ -51,7 +51,7 @@ def restored(kind: Callable[..., Any], function: Any) -> Any:
 
 
 def named(module: str, name: str) -> Any:
-    """Give what has this name in a module, or None."""
+    """Return the object of this name in a module, or None."""
     value = sys.modules.get(module)
     for part in name.split("."):
         value = getattr(value, part, None)

@@ -1,4 +1,4 @@
-"""Boxes and keypoints behind an image: they follow what moves its pixels."""
+"""Boxes and keypoints of an image: they follow ops that move its pixels."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ VALID = "_valid"
 
 
 def check_points(name: str, spec: Spec, kind: Kind) -> None:
-    """Refuse what cannot be boxes or keypoints."""
+    """Refuse a field that cannot be boxes or keypoints."""
     numbers = NUMBERS[kind]
     wide = len(spec.shape) == 2 and spec.shape[1] >= numbers
     if not wide or (kind != BOXES and spec.shape[1] > numbers) or spec.dtype != np.float32:
@@ -39,7 +39,7 @@ def check_points(name: str, spec: Spec, kind: Kind) -> None:
 
 
 class PointsTransform(Transform):
-    """What `op` does to an image, for its boxes or keypoints."""
+    """Counterpart of an op on an image, `op`, for its boxes or keypoints."""
 
     in_place = True
 
@@ -66,7 +66,7 @@ class PointsTransform(Transform):
 
 
 def open_keypoints(x: Any, out: Any) -> None:
-    """Keypoints with a number more, which says whether they are valid: they need finite numbers."""
+    """Add a number to each keypoint that says whether it is valid, which finite numbers are."""
     for k in range(x.shape[0]):
         valid = True
         for c in range(2):
@@ -76,32 +76,32 @@ def open_keypoints(x: Any, out: Any) -> None:
 
 
 def close_keypoints(x: Any, out: Any) -> None:
-    """The keypoints alone."""
+    """Return the keypoints alone."""
     for k in range(out.shape[0]):
         for c in range(2):
             out[k, c] = x[k, c]
 
 
 def valid_keypoints(x: Any, out: Any) -> None:
-    """Which keypoints are valid."""
+    """Write which keypoints are valid."""
     for k in range(out.shape[0]):
         out[k] = x[k, 2] > 0
 
 
 def open_boxes(x: Any, out: Any, form: int, across: float, down: float) -> None:
-    """Boxes as the ops on them take them."""
+    """Convert boxes to the format of ops."""
     points.open_boxes(x, form, across, down, out)
 
 
 def close_boxes(
     x: Any, out: Any, form: int, across: float, down: float, area: float, visible: float, fills: bool, fill: float
 ) -> None:  # fmt: skip
-    """Boxes as they are delivered."""
+    """Convert boxes to the format in which they are delivered."""
     points.close_boxes(x, form, across, down, area, visible, fills, fill, out)
 
 
 def valid_boxes(x: Any, out: Any, area: float, visible: float) -> None:
-    """Which boxes are valid."""
+    """Write which boxes are valid."""
     points.valid_boxes(x, area, visible, out)
 
 
@@ -118,8 +118,8 @@ class _Points(SampleTransform):
     of_boxes: Callable[..., None]
     of_keypoints: Callable[..., None]
 
-    def units(self) -> dict[str, Parameter]:
-        """The format, and how many pixels a unit of it has."""
+    def units_of_boxes(self) -> dict[str, Parameter]:
+        """Return the format, and how many pixels a unit of it has."""
         assert self.boxes is not None
         across, down = 1.0, 1.0
         if self.boxes.is_normalized:
@@ -127,14 +127,14 @@ class _Points(SampleTransform):
             across, down = float(width), float(height)
         return {"form": self.boxes.code, "across": across, "down": down}
 
-    def least(self) -> dict[str, Parameter]:
-        """How much must be left of a box."""
+    def thresholds(self) -> dict[str, Parameter]:
+        """Return the area and visibility below which a box is not valid."""
         assert self.boxes is not None
         return {"area": float(self.boxes.min_area), "visible": float(self.boxes.min_visibility)}
 
 
 class OpenPoints(_Points):
-    """Boxes, or keypoints if these are None, as the ops on them take them; they lie in an image."""
+    """Conversion of boxes, or keypoints if these are None, to the format of ops; they lie in an image."""
 
     of_boxes = staticmethod(open_boxes)
     of_keypoints = staticmethod(open_keypoints)
@@ -144,11 +144,11 @@ class OpenPoints(_Points):
         return Spec((spec.shape[0], spec.shape[1] + more), spec.dtype)
 
     def parameters(self, spec: Spec) -> dict[str, Parameter]:
-        return {} if self.boxes is None else self.units()
+        return {} if self.boxes is None else self.units_of_boxes()
 
 
 class ClosePoints(_Points):
-    """Points as they are delivered, in what the image has become."""
+    """Conversion of points to the format in which they are delivered, in the resulting image."""
 
     of_boxes = staticmethod(close_boxes)
     of_keypoints = staticmethod(close_keypoints)
@@ -162,15 +162,15 @@ class ClosePoints(_Points):
             return {}
         fill = self.boxes.fill
         return {
-            **self.units(),
-            **self.least(),
+            **self.units_of_boxes(),
+            **self.thresholds(),
             "fills": fill is not None,
             "fill": float(fill or 0.0),
         }
 
 
 class ValidPoints(_Points):
-    """The field that says which points are valid."""
+    """Field that says which points are valid."""
 
     of_boxes = staticmethod(valid_boxes)
     of_keypoints = staticmethod(valid_keypoints)
@@ -179,4 +179,4 @@ class ValidPoints(_Points):
         return Spec(spec.shape[:1], np.bool_)
 
     def parameters(self, spec: Spec) -> dict[str, Parameter]:
-        return {} if self.boxes is None else self.least()
+        return {} if self.boxes is None else self.thresholds()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loaderx.compiler.table import TableBuilder
 
 LEVELS = 31
-# A translation by 150 of 331 pixels, the size of the images in the paper.
+# Translation by up to 150 of 331 pixels, the size of the images in the paper.
 FARTHEST = 150 / 331
 # The bins of magnitudes that AutoAugment counts in.
 BINS = 10
@@ -220,7 +220,7 @@ def _look(interpolation: str, border: str, fill: Fill, fill_mask: float | None) 
 
 
 class RandAugment(Rounds):
-    """`number` ops in a row, each drawn from 14 and as strong as `magnitude` of 30 says (Cubuk et al., 2020).
+    """RandAugment: `number` ops in a row, each drawn from 14 and of strength `magnitude` of 30 (Cubuk et al., 2020).
 
     Ops and strengths are those of torchvision's `RandAugment`: shears around the top left corner, translations by whole
     pixels of up to 150 / 331 of the size. With `ops` of your own, these are drawn from, and they say themselves how
@@ -248,7 +248,7 @@ class RandAugment(Rounds):
 
 
 class TrivialAugment(Rounds):
-    """One op drawn from 14, with a strength drawn for every sample (Müller and Hutter, 2021; its wide space).
+    """TrivialAugment: one op drawn from 14, its strength drawn per sample (Müller and Hutter, 2021; its wide space).
 
     Ops and strengths are those of torchvision's `TrivialAugmentWide`: shears around the top left corner, translations
     by up to 32 whole pixels of images of any size, as in the authors' code (automl/trivialaugment, `aug_lib.py`).
@@ -282,7 +282,7 @@ class TrivialAugment(Rounds):
 
 
 class AutoAugment(Rounds):
-    """One of 25 pairs of ops that were found for "imagenet", "cifar10" or "svhn" (Cubuk et al., 2019).
+    """AutoAugment: one of 25 pairs of ops found for "imagenet", "cifar10" or "svhn" (Cubuk et al., 2019).
 
     Each op of a pair runs with a probability and a strength of its own. Pairs, ops and strengths are those of
     torchvision's `AutoAugment`.
@@ -318,7 +318,7 @@ class AutoAugment(Rounds):
 
 
 class AugMix(Blend):
-    """The sample mixed with `width` chains of 1 to `depth` ops each (Hendrycks et al., 2020).
+    """AugMix: the sample mixed with `width` chains of 1 to `depth` ops each (Hendrycks et al., 2020).
 
     `severity` from 1 to 10 is how strong an op may be; with `ops` of your own, these are drawn from. The ops and their
     strengths are those of the authors' code (google-research/augmix, `augmentations.py`).

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PythonFunction(Transform):
-    """A plain callable on one sample, `f(x)` or `f(x, rng)`, that returns the sample."""
+    """Plain callable on one sample, `f(x)` or `f(x, rng)`, that returns the sample."""
 
     is_python = True
 
@@ -34,11 +34,11 @@ class PythonFunction(Transform):
 
     @property
     def advice(self) -> str:
-        """What makes it faster."""
+        """Return how to make it faster."""
         return advice(self.function)
 
     def output(self, spec: Spec) -> Spec:
-        raise AssertionError("what a Python function returns is known when it has run")
+        raise AssertionError("the result of a Python function is known when it has run")
 
     def add_to(self, chain: "Chain", step: Step) -> None:
         call = self.interpret(step, chain.output, None)
@@ -69,14 +69,14 @@ class PythonFunction(Transform):
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """How messages call a plain callable."""
+    """Return the name of a plain callable in messages."""
     if isinstance(function, functools.partial):
         return name_of(function.func)
     return getattr(function, "__name__", type(function).__name__)
 
 
 def takes_rng(function: Callable[..., Any]) -> bool:
-    """Whether a callable wants two arguments: one named rng, or one that it cannot do without."""
+    """Return whether a callable needs two arguments: one named rng, or one without a default."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except ValueError:  # written in C

@@ -1,4 +1,4 @@
-"""What is recorded elsewhere: background noise and impulse responses, rows of a second array or file."""
+"""Recordings for augmentation: background noise and impulse responses, rows of a second array or file."""
 
 from typing import Any
 
@@ -19,9 +19,9 @@ DTYPES = ("float32", "float64", "int16")
 
 
 class _Recorded(SignalTransform):
-    """An op with recordings of shape (rows, time) or (rows, time, channels); compiled code reads them where they are.
+    """Op with recordings of shape (rows, time) or (rows, time, channels); compiled code reads them in place.
 
-    What is given is held as it is: a mapped file stays mapped, and a source is pickled by its path.
+    Recordings are held as given: a mapped file stays mapped, and a source is pickled by its path.
     """
 
     argument: str
@@ -49,7 +49,7 @@ class _Recorded(SignalTransform):
         return np.asarray(found) if isinstance(found, np.ndarray) else None
 
     def rows(self) -> NDArray[Any]:
-        """The recordings as (rows, time, channels), read-only: one layout for arrays and mapped files."""
+        """Return the recordings as (rows, time, channels), read-only: one layout for arrays and mapped files."""
         array = self._array()
         assert array is not None
         rows = array.reshape(*array.shape[:2], -1)
@@ -70,7 +70,7 @@ class _Recorded(SignalTransform):
 
 @jitable
 def copy_around(row: Any, start: int, out: Any) -> None:
-    """Values from moment `start` on, and from the beginning again after the last."""
+    """Copy values from moment `start` on, and from the beginning again after the last."""
     values, size = row.reshape(-1), out.shape[0]
     place, done = start * row.shape[1], 0
     while done < size:
@@ -83,7 +83,7 @@ def copy_around(row: Any, start: int, out: Any) -> None:
 
 @jitable
 def background_noise(x: Any, rng: Any, noises: Any, decibels: Any, noise: Any) -> None:
-    """Plus a stretch of a recording, weaker than the signal by a drawn ratio."""
+    """Add a stretch of a recording, weaker than the signal by a drawn ratio."""
     signal = x.reshape(x.shape[0], -1)
     moments, channels = signal.shape
     row = noises[rng.integers(0, noises.shape[0])]
@@ -109,13 +109,13 @@ def background_noise(x: Any, rng: Any, noises: Any, decibels: Any, noise: Any) -
 def background_within(
     x: Any, length: int, rng: Any, noises: Any, decibels: Any, noise: Any
 ) -> None:
-    """Noise for the data, and none for the padding."""
+    """Add noise to the data, and none to the padding."""
     if length > 0:
         background_noise(x[:length], rng, noises, decibels, noise)
 
 
 class BackgroundNoise(_Recorded):
-    """Plus a random stretch of a random row of `noises`, `decibels` weaker in power than the signal.
+    """Background noise: a random stretch of a random row of `noises`, `decibels` weaker in power than the signal.
 
     `noises` is an array of shape (rows, time) or (rows, time, channels), mapped or in memory, or an NPDataset of one;
     nothing of it is copied. Rows shorter than the signal are repeated. The power is the mean of squares over the
@@ -143,7 +143,7 @@ class BackgroundNoise(_Recorded):
 def impulse_response(
     x: Any, rng: Any, responses: Any, normalize: bool, factors: Any, twiddles: Any, memory: Any
 ) -> None:
-    """Convolved with a recording."""
+    """Convolve a signal with a recording."""
     signal = x.reshape(x.shape[0], -1)
     row = responses[rng.integers(0, responses.shape[0])]
     channels = row.shape[1]
@@ -160,17 +160,17 @@ def impulse_response(
 def response_within(
     x: Any, length: int, rng: Any, responses: Any, normalize: bool, factors: Any, twiddles: Any, memory: Any
 ) -> None:  # fmt: skip
-    """The data convolved, and cut where the padding begins."""
+    """Convolve the data, and cut the result where the padding begins."""
     if length > 0:
         impulse_response(x[:length], rng, responses, normalize, factors, twiddles, memory)
 
 
 class ImpulseResponse(_Recorded):
-    """Convolved with a random row of `responses`, as recorded in that row's room; as many moments as before.
+    """Convolution with a random row of `responses`, as recorded in that row's room; as many moments as before.
 
     `responses` is an array of shape (rows, time) or (rows, time, channels), as the noises of BackgroundNoise; one
     channel is for all. With `normalize` a response is divided by the root of its energy, which keeps white noise as
-    loud as it was. The result begins with the signal: what a response holds before its peak delays it, and what rings
+    loud as it was. The result begins with the signal: the part of a response before its peak delays it, and the part
     after the last moment is cut.
     """
 

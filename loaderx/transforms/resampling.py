@@ -1,4 +1,4 @@
-"""Resampling of signals: other numbers of moments, band-limited or linear."""
+"""Resampling of signals to another length, band-limited or linear."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ from .signals import MovingSignal, SignalTransform
 
 @jitable
 def draw_stretch(rng: Any, length: int, steps: int, speed: Any) -> Any:
-    """(start, pace): output moment i shows the input from start + i * pace to start + (i + 1) * pace."""
+    """Return (start, pace): output moment i shows the input from start + i * pace to start + (i + 1) * pace."""
     extent = length * draw_amount(rng, speed)
     spare = length - extent
     return rng.uniform(min(spare, 0.0), max(spare, 0.0)), extent / steps
 
 
 def resample_linear(x: Any, out: Any, rng: Any, speed: Any, fill: float) -> None:
-    """Between the two moments nearest to a place."""
+    """Interpolate between the two moments nearest to a place."""
     length, steps = x.shape[0], out.shape[0]
     source, target = x.reshape(length, -1), out.reshape(steps, -1)
     start, pace = draw_stretch(rng, length, steps, speed)
@@ -35,7 +35,7 @@ def resample_linear(x: Any, out: Any, rng: Any, speed: Any, fill: float) -> None
             low = int(place)
             share = np.float32(place - low)
             rest = np.float32(1) - share
-            # Exactly on a moment its neighbour has no part in it: infinity times 0 would be NaN.
+            # Exactly on a moment, its neighbour is left out: infinity times 0 would be NaN.
             if share == 0:
                 for c in range(source.shape[1]):
                     target[i, c] = source[low, c]
@@ -49,7 +49,7 @@ def resample_linear(x: Any, out: Any, rng: Any, speed: Any, fill: float) -> None
 
 
 def resample_nearest(x: Any, out: Any, rng: Any, speed: Any, fill: float) -> None:
-    """The moment that a place lies in."""
+    """Copy the moment that a place lies in."""
     length, steps = x.shape[0], out.shape[0]
     source, target = x.reshape(length, -1), out.reshape(steps, -1)
     start, pace = draw_stretch(rng, length, steps, speed)
@@ -64,21 +64,21 @@ def resample_nearest(x: Any, out: Any, rng: Any, speed: Any, fill: float) -> Non
 
 
 def resample(x: Any, out: Any, rng: Any, speed: Any, fill: float, table: Any, weights: Any) -> None:
-    """Of a drawn stretch what lies below half of the lower sample rate."""
+    """Resample a drawn stretch, without frequencies above half of the lower sample rate."""
     length, steps = x.shape[0], out.shape[0]
     start, pace = draw_stretch(rng, length, steps, speed)
     resample_sinc(x.reshape(length, -1), start, pace, fill, table, weights, out.reshape(steps, -1))
 
 
 class Resample(SignalTransform):
-    """`length` moments, played `speed` times as fast, by band-limited interpolation, or linear if not `antialias`.
+    """Resampling to `length` moments, at `speed`, by band-limited interpolation, or linear if not `antialias`.
 
-    Band-limited is a sinc under a Kaiser window, that of `scipy.signal.resample_poly`: what a lower sample rate cannot
-    hold is left out, and does not come back as another frequency. Linear is
-    `torch.nn.functional.interpolate(mode="linear", align_corners=False)`: nothing is smoothed before. A moment stands
-    for its middle, so at a speed of 1 the ends of both signals are the same. Slower than 1, a random stretch of the
-    signal is all that fits; faster, the whole signal lies at a random place in `fill`. Integers that follow a signal
-    take the nearest moment.
+    Band-limited is a sinc under a Kaiser window, that of `scipy.signal.resample_poly`: frequencies that a lower sample
+    rate cannot hold are left out, and do not alias. Linear is
+    `torch.nn.functional.interpolate(mode="linear", align_corners=False)`: without smoothing before. The place of a
+    moment is its middle, so at a speed of 1 the ends of both signals are the same. Slower than 1, a random stretch of
+    the signal is all that fits; faster, the whole signal lies at a random place in `fill`. Integers that follow a
+    signal take the nearest moment.
     """
 
     in_place = False

@@ -1,4 +1,4 @@
-"""Rounds, RandomOrder, SomeOf: several of some chains of ops, drawn for every sample."""
+"""Repeated choices: Rounds, RandomOrder and SomeOf, several of some chains of ops, drawn for every sample."""
 
 from collections.abc import Callable
 from collections.abc import Sequence as Several
@@ -27,7 +27,7 @@ WORD = Spec((1,), np.int64)
 
 @jitable
 def draw_order(rng: Any, order: Any) -> None:
-    """The numbers below the length of an array, in a random order."""
+    """Draw a random order of the numbers below the length of an array."""
     for k in range(order.shape[0]):
         order[k] = k
     rng.shuffle(order)
@@ -35,7 +35,7 @@ def draw_order(rng: Any, order: Any) -> None:
 
 @jitable
 def draw_left_out(rng: Any, number: int, left_out: Any) -> None:
-    """0 for `number` random entries of an array, 1 for the others: selection sampling (Knuth, volume 2, 3.4.2)."""
+    """Write 0 for `number` random entries of an array and 1 for the others: selection sampling (Knuth, volume 2)."""
     wanted = number
     for k in range(left_out.shape[0]):
         taken = rng.integers(0, left_out.shape[0] - k) < wanted
@@ -45,12 +45,12 @@ def draw_left_out(rng: Any, number: int, left_out: Any) -> None:
 
 @jitable
 def take_number(numbers: Any, place: Any, out: Any) -> None:
-    """One of some numbers, in memory."""
+    """Take one of some numbers, in memory."""
     out[0] = numbers[place[0]]
 
 
 class Repeating(Branching):
-    """Branches that are chosen several times, one after the other, on a sample that stays where it is."""
+    """Branches that are chosen several times, one after the other, on a sample that stays in place."""
 
     def _is_in_place(self) -> bool:
         return True
@@ -60,7 +60,7 @@ class Repeating(Branching):
     ) -> None:  # fmt: skip
         """Write as many choices as register `number` says, on the sample at `here`.
 
-        A branch that is not in place goes from `here` to `there`, which then change their meaning.
+        A branch that is not in place writes from `here` to `there`, and the two are exchanged.
         """
 
         with table.loop(number) as turn:
@@ -88,7 +88,7 @@ class Repeating(Branching):
 
 
 class Rounds(Repeating):
-    """`number` times one of the branches."""
+    """Several draws, `number` of them, of one of the branches."""
 
     def __init__(self, branches: Several[Sequence], number: int, weights: Any = None) -> None:
         super().__init__(branches, weights)
@@ -121,7 +121,7 @@ class Rounds(Repeating):
 
 
 class RandomOrder(Repeating):
-    """All of these ops or lists of ops, one after the other, in an order that is drawn for every sample."""
+    """Random order of all of these ops or lists of ops, one after the other, drawn for every sample."""
 
     def __init__(self, *ops: Any) -> None:
         super().__init__(as_branches(self.name, ops))
@@ -174,7 +174,7 @@ class RandomOrder(Repeating):
 
 
 class SomeOf(Repeating):
-    """`number` different ones of these ops or lists of ops, drawn for every sample, in the order given."""
+    """Random subset of `number` of these ops or lists of ops, drawn for every sample, in the order given."""
 
     def __init__(self, number: int, *ops: Any) -> None:
         super().__init__(as_branches(self.name, ops))
@@ -196,7 +196,7 @@ class SomeOf(Repeating):
         table.move(x, here)
         table.move(table.place(spec.nbytes), there)
         table.set(limit, 1)
-        # One branch runs after the other, so they share their memory.
+        # Branches run one after the other, so they share their memory.
         start = most = table.scratch
         for branch, steps, flag in zip(
             self.branches, self._steps(step), reversed(flags), strict=True

@@ -1,4 +1,4 @@
-"""Ops that are one function of a sample: of this library, or a user's."""
+"""Ops that are one function of a sample: from this library, or a user's."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class FixedSpec(Spec):
-    """Spec of a workspace whose shape is compiled in: it is the same for samples of any size."""
+    """Spec of a workspace whose shape is compiled in and does not depend on the size of samples."""
 
 
 class SampleTransform(Transform):
-    """A compiled function of one sample: `(x, [length,] [rng,] ...)` in place, or `(x, out, [length,] [rng,] ...)`.
+    """Compiled function of one sample: `(x, [length,] [rng,] ...)` in place, or `(x, out, [length,] [rng,] ...)`.
 
-    Behind these come the parameters, then the workspaces.
+    After these come the parameters, then the workspaces.
     """
 
     function: Callable[..., None]
@@ -32,10 +32,10 @@ class SampleTransform(Transform):
 
     @abstractmethod
     def parameters(self, spec: Spec) -> Mapping[str, Parameter]:
-        """The arguments behind x, out and rng, for samples of `spec`."""
+        """Return the arguments after x, out and rng, for samples of `spec`."""
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
-        """The arrays it needs for itself while it works, which hold nothing in particular when it begins."""
+        """Return the workspaces: arrays for use during a call, with undefined values at its beginning."""
         return ()
 
     def write(self, table: "TableBuilder", group: list[Step], x: int, out: int, spec: Spec) -> None:
@@ -75,7 +75,7 @@ class SampleTransform(Transform):
             if self.takes_length:
                 given.append(min(length, step.most, spec.shape[0]))
             given += [step.draws(position, turns)] if self.takes_rng else []
-            # Zeros: loops over whole blocks pass the end of a sample, and NumPy would warn of what lies there.
+            # Zeros: loops over whole blocks pass the end of a sample, and NumPy would warn of undefined values there.
             spaces = [np.zeros(space.shape, space.dtype) for space in self.workspaces(spec)]
             self.function(*given, *parameters, *spaces)
             return out.reshape(output.shape)

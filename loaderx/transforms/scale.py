@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:
-    """Whether this is float16 or bfloat16, which compiled code has as bits only."""
+    """Return whether this is float16 or bfloat16, which compiled code has as bits only."""
     return str(dtype) in HALVES
 
 
 def widened(table: "TableBuilder", step: Step, x: int, spec: Spec) -> tuple[int, Spec]:
-    """Write the pass that makes float32 of half precision; return where samples are then, and their spec."""
+    """Write the pass that makes float32 of half precision; return the register of the samples then, and their spec."""
     if not is_half(spec.dtype):
         return x, spec
     floats = table.place(4 * spec.size)
@@ -64,18 +64,18 @@ class ScaleTransform(Transform):
         step, result = group[0], self.output(spec)
         x, spec = widened(table, step, x, spec)
         half = is_half(self.dtype)
-        # What is calculated becomes half precision in a pass of its own.
+        # A pass of its own converts results to half precision.
         floats = table.place(4 * spec.size) if half else out
         scale, bias = self.scale_and_bias(spec)
         if self.channels_first:
             image = image_shape(spec, self.name)
-            # One for all channels is listed for each.
+            # One value for all channels is repeated for each.
             scale, bias = np.resize(scale, image[2]), np.resize(bias, image[2])
             kernel: Any = pixels.scale_planes
             shape: tuple[int, ...] = image
             target: tuple[int, ...] = (image[2], *image[:2])
         else:
-            # Listed for a row of the image: the inner loop is then long enough for vector instructions.
+            # Repeated for a row of the image: the inner loop is then long enough for vector instructions.
             period = math.prod(spec.shape[-2:])
             scale, bias = np.resize(scale, period), np.resize(bias, period)
             kernel = pixels.scale_pixels

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @jitable
 def jitter_axis(rng: Any, size: int, wanted: int, factor: float) -> Any:
-    """What is seen of an axis, and its size then: (start, extent, size); at random what is cropped."""
+    """Return (start, extent, size) of the visible part of an axis and of the result; crops are random."""
     scaled = max(1, round(size * factor))
     extent = size
     if scaled > wanted:
@@ -37,7 +37,7 @@ def jitter_axis(rng: Any, size: int, wanted: int, factor: float) -> Any:
 def jitter_window(
     rng: Any, height: int, width: int, tall: int, wide: int, low: float, high: float
 ) -> Any:
-    """A part of the image and its size, both as if the whole image was scaled by a factor."""
+    """Return a part of the image and its size, both as if the whole image was scaled by a factor."""
     factor = rng.uniform(low, high) * min(tall / height, wide / width)
     top, down, scaled_down = jitter_axis(rng, height, tall, factor)
     left, across, scaled_across = jitter_axis(rng, width, wide, factor)
@@ -46,21 +46,21 @@ def jitter_window(
 
 @jitable
 def store_jitter(window: Any, address: Any) -> None:
-    """Six numbers at an address."""
+    """Store six numbers at an address."""
     for k in range(6):
         store_word(address + 8 * k, window[k])
 
 
 @jitable
 def follow_jitter(x: Any, window: Any, height: Any, width: Any) -> None:
-    """Points of an image that becomes the left upper part of a frame; what is in the rest of it is outside."""
+    """Move points of an image that becomes the left upper part of a frame; points in the rest are outside."""
     top, down, scaled_down, left, across, scaled_across = window
     window_points(x, top, down, False, left, across, False, scaled_down, scaled_across)
 
 
 @jitable
 def nearest_axis(before: Any, start: Any, extent: Any, scaled: Any, table: Any) -> None:
-    """The table of an axis that is scaled without mixing pixels; the rest of it is the fill colour."""
+    """Write the table of an axis that is scaled without mixing pixels; the rest of it is the fill colour."""
     windows.compose_nearest(before, start, extent, False, table[:scaled])
     for i in range(scaled, table.shape[0]):
         table[i] = -1
@@ -68,7 +68,7 @@ def nearest_axis(before: Any, start: Any, extent: Any, scaled: Any, table: Any) 
 
 @jitable
 def nearest_tables(window: Any, rows: Any, columns: Any, new_rows: Any, new_columns: Any) -> None:
-    """The tables of a drawn window that is scaled without mixing pixels."""
+    """Write the tables of a drawn window that is scaled without mixing pixels."""
     nearest_axis(rows, window[0], window[1], window[2], new_rows)
     nearest_axis(columns, window[3], window[4], window[5], new_columns)
 
@@ -78,7 +78,7 @@ def filter_axis(
     before: Any, start: Any, extent: Any, scaled: Any, kind: Any, antialias: Any, table: Any, shares: Any, places: Any,
     counts: Any,
 ) -> None:  # fmt: skip
-    """The filter of an axis that is scaled by mixing pixels, and a table of it; the rest is the fill colour."""
+    """Write the filter of an axis that is scaled by mixing pixels, and its table; the rest is the fill colour."""
     room = scaled * (places.shape[0] // counts.shape[0])
     resizing.compose_filter(
         before, start, extent, False, kind, antialias, shares[:room], places[:room], counts[:scaled]
@@ -92,7 +92,7 @@ def mixing_tables(
     window: Any, kind: Any, antialias: Any, rows: Any, columns: Any, new_rows: Any, new_columns: Any,
     row_shares: Any, row_places: Any, row_counts: Any, column_shares: Any, column_places: Any, column_counts: Any,
 ) -> None:  # fmt: skip
-    """The filters and tables of a drawn window that is scaled by mixing pixels."""
+    """Write the filters and tables of a drawn window that is scaled by mixing pixels."""
     filter_axis(
         rows, window[0], window[1], window[2], kind, antialias,
         new_rows, row_shares, row_places, row_counts,
@@ -104,11 +104,11 @@ def mixing_tables(
 
 
 class ScaleJitter(FilledWindow):
-    """Scaled by a random factor with its aspect ratio kept, then cropped or padded to `size` (large-scale jitter).
+    """Scale jitter: a random factor at the same aspect ratio, then cropped or padded to `size` (large-scale jitter).
 
     A factor of 1 makes the image just fit into `size`, as torchvision's ScaleJitter counts; it is drawn evenly from
-    `scale`. torchvision leaves the image at the size that this gives. Here what is larger than `size` is cropped at a
-    random place, and what is smaller is in the left upper corner with `fill` right of it and below, as in Detectron2
+    `scale`. torchvision leaves the image at the size that this gives. Here a result larger than `size` is cropped at a
+    random place, and a smaller one is in the left upper corner with `fill` right of it and below, as in Detectron2
     and copy-paste augmentation (Ghiasi et al., 2021): all samples have one size. Masks, boxes and keypoints follow.
     `fill` and `fill_mask` are those of RandomCrop, `interpolation` and `antialias` those of Resize.
     """
@@ -169,7 +169,7 @@ class ScaleJitter(FilledWindow):
         return made
 
     def _taps(self, kind: int, image: Spec) -> int:
-        """How many pixels are mixed at most: at the smallest factor, with sizes and parts rounded either way."""
+        """Return how many pixels are mixed at most: at the smallest factor, with sizes and parts rounded either way."""
         (tall, wide), (height, width) = self._size, image.shape[:2]
         factor = self._scale[0] * min(tall / height, wide / width)
         shrunk = 1.0

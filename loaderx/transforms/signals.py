@@ -22,9 +22,9 @@ from .values import check_numbers
 
 
 class SignalTransform(SampleTransform):
-    """An op on the values of a signal; labels that follow it stay as they are.
+    """Op on the values of a signal; labels that follow it stay as they are.
 
-    With its length in the same entry, it is `within` that is called: `(x, [out,] length, rng, ...)`.
+    With its length in the same entry, `within` is called: `(x, [out,] length, rng, ...)`.
     """
 
     in_place = True
@@ -37,7 +37,7 @@ class SignalTransform(SampleTransform):
     def output(self, spec: Spec) -> Spec:
         if len(spec.shape) not in (1, 2) or 0 in spec.shape or spec.dtype != np.float32:
             raise ArgumentError(
-                f"{self.name} takes float32 samples of shape (time,) or (time, channels), not {spec}; ToFloat makes "
+                f"{self.name} accepts float32 samples of shape (time,) or (time, channels), not {spec}; ToFloat makes "
                 "float32 of integers and of other floats."
             )
         return spec
@@ -57,12 +57,12 @@ class SignalTransform(SampleTransform):
 
 
 class MovingSignal(SignalTransform):
-    """An op that moves values in time; labels of moments, and any other field of the same length, move alike."""
+    """Op that moves values in time; labels of moments, and any other field of the same length, move alike."""
 
     def output(self, spec: Spec) -> Spec:
         if len(spec.shape) not in (1, 2):
             raise ArgumentError(
-                f"{self.name} takes samples of shape (time,) or (time, channels), not {spec}."
+                f"{self.name} accepts samples of shape (time,) or (time, channels), not {spec}."
             )
         check_numbers(spec, self.name)
         return spec
@@ -73,21 +73,21 @@ class MovingSignal(SignalTransform):
 
 @jitable
 def copy_values(source: Any, target: Any) -> None:
-    """All of `target` from the beginning of `source`."""
+    """Copy all of `target` from the beginning of `source`."""
     for k in range(target.shape[0]):
         target[k] = source[k]
 
 
 @jitable
 def fill_values(target: Any, value: Any) -> None:
-    """One value everywhere."""
+    """Fill with one value."""
     for k in range(target.shape[0]):
         target[k] = value
 
 
 @jitable
 def copy_stretch(x: Any, start: int, fill: float, out: Any) -> None:
-    """As many moments of x as `out` has, from `start`, which may lie outside, where `fill` is seen."""
+    """Copy as many moments of x as `out` has, from `start`, which may lie outside, where `fill` is seen."""
     length, steps = x.shape[0], out.shape[0]
     source, target = x.reshape(-1), out.reshape(-1)
     channels = source.shape[0] // length
@@ -101,7 +101,7 @@ def copy_stretch(x: Any, start: int, fill: float, out: Any) -> None:
 
 
 def gain(x: Any, rng: Any, decibels: Any) -> None:
-    """Times one factor."""
+    """Multiply by a drawn factor."""
     factor = np.float32(10.0 ** (draw_amount(rng, decibels) / 20.0))
     flat = x.reshape(-1)
     for k in range(flat.shape[0]):
@@ -109,7 +109,7 @@ def gain(x: Any, rng: Any, decibels: Any) -> None:
 
 
 class Gain(SignalTransform):
-    """Louder by so many `decibels`, a number, a range or a Choice: times 10 ** (decibels / 20)."""
+    """Gain in `decibels`, a number, a range or a Choice: values times 10 ** (decibels / 20)."""
 
     function = staticmethod(gain)
 
@@ -119,7 +119,7 @@ class Gain(SignalTransform):
 
 
 def polarity(x: Any, rng: Any, probability: float) -> None:
-    """Times -1, or not."""
+    """Multiply by -1, or not."""
     if rng.random() < probability:
         flat = x.reshape(-1)
         for k in range(flat.shape[0]):
@@ -127,7 +127,7 @@ def polarity(x: Any, rng: Any, probability: float) -> None:
 
 
 class Polarity(SignalTransform):
-    """All values times -1, with `probability`."""
+    """Polarity inversion: all values times -1, with `probability`."""
 
     function = staticmethod(polarity)
 
@@ -137,7 +137,7 @@ class Polarity(SignalTransform):
 
 @jitable
 def time_shift(x: Any, out: Any, rng: Any, amount: Any, wrap: bool, fill: float) -> None:
-    """Later by a fraction of the length."""
+    """Shift a signal by a fraction of its length."""
     length = x.shape[0]
     shift = round(draw_amount(rng, amount) * length)
     if wrap:
@@ -153,17 +153,17 @@ def time_shift(x: Any, out: Any, rng: Any, amount: Any, wrap: bool, fill: float)
 def time_shift_within(
     x: Any, out: Any, length: int, rng: Any, amount: Any, wrap: bool, fill: float
 ) -> None:
-    """Later by a fraction of the data; the padding stays."""
+    """Shift the data by a fraction of its length; the padding stays."""
     copy_values(x.reshape(-1), out.reshape(-1))
     if length > 0:
         time_shift(x[:length], out[:length], rng, amount, wrap, fill)
 
 
 class TimeShift(MovingSignal):
-    """Later by `amount` of the length, earlier where it is negative, rounded to whole moments.
+    """Time shift by `amount` of the length, earlier where it is negative, rounded to whole moments.
 
-    A number is the range from its negative to it. What leaves at one end comes in at the other with border="wrap", and
-    with border="fill" the end is `fill`.
+    A number is the range from its negative to it. With border="wrap", moments that leave at one end come in at the
+    other. With border="fill" that end is `fill`.
     """
 
     function = staticmethod(time_shift)
@@ -187,19 +187,19 @@ class TimeShift(MovingSignal):
 
 
 def random_crop(x: Any, out: Any, rng: Any, pad: int, fill: float) -> None:
-    """A random stretch of the padded signal."""
+    """Copy a random stretch of the padded signal."""
     start = rng.integers(-pad, x.shape[0] + pad - out.shape[0] + 1)
     copy_stretch(x, start, fill, out)
 
 
 def crop_within(x: Any, out: Any, length: int, rng: Any, pad: int, fill: float) -> None:
-    """A random stretch of the data, and all of it where it is shorter."""
+    """Copy a random stretch of the data, and all of it where it is shorter."""
     start = rng.integers(0, max(length - out.shape[0], 0) + 1)
     copy_stretch(x, start, fill, out)
 
 
 class RandomCrop1D(MovingSignal):
-    """A random stretch of `length` moments, from the signal with `pad` moments of `fill` at both ends."""
+    """Random crop of `length` moments, from the signal with `pad` moments of `fill` at both ends."""
 
     function = staticmethod(random_crop)
     within = staticmethod(crop_within)
@@ -233,7 +233,7 @@ class RandomCrop1D(MovingSignal):
 
 @jitable
 def reverse(x: Any, rng: Any, probability: float) -> None:
-    """Backwards, or not."""
+    """Reverse a signal, or not."""
     if rng.random() < probability:
         length = x.shape[0]
         if x.ndim == 1:
@@ -250,13 +250,13 @@ def reverse(x: Any, rng: Any, probability: float) -> None:
 
 
 def reverse_within(x: Any, length: int, rng: Any, probability: float) -> None:
-    """The data backwards, or not; the padding stays at the end."""
+    """Reverse the data, or not; the padding stays at the end."""
     if length > 0:
         reverse(x[:length], rng, probability)
 
 
 class Reverse(MovingSignal):
-    """The last moment first, with `probability`."""
+    """Reversal in time, the last moment first, with `probability`."""
 
     function = staticmethod(reverse)
     within = staticmethod(reverse_within)
@@ -267,7 +267,7 @@ class Reverse(MovingSignal):
 
 @jitable
 def power_of(flat: Any) -> Any:
-    """The mean of the squares."""
+    """Return the mean of the squares."""
     size = flat.shape[0]
     # Four sums: each addition to a single one would wait for the one before it.
     first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
@@ -285,7 +285,7 @@ def power_of(flat: Any) -> Any:
 
 @jitable
 def noise_at_snr(x: Any, rng: Any, decibels: Any, noise: Any) -> None:
-    """Plus white noise, weaker than the signal by a drawn ratio."""
+    """Add white noise, weaker than the signal by a drawn ratio."""
     ratio = 10.0 ** (draw_amount(rng, decibels) / 10.0)
     flat = x.reshape(-1)
     deviation = np.float32(math.sqrt(power_of(flat) / ratio))
@@ -296,13 +296,13 @@ def noise_at_snr(x: Any, rng: Any, decibels: Any, noise: Any) -> None:
 
 
 def noise_within(x: Any, length: int, rng: Any, decibels: Any, noise: Any) -> None:
-    """Noise for the data, and none for the padding."""
+    """Add noise to the data, and none to the padding."""
     if length > 0:
         noise_at_snr(x[:length], rng, decibels, noise)
 
 
 class NoiseAtSNR(SignalTransform):
-    """Plus white Gaussian noise, so that the signal has so many `decibels` more power than the noise is expected to.
+    """White Gaussian noise: the signal has `decibels` more power than the noise is expected to have.
 
     The power of a signal is the mean of its squares over all channels. One that is 0 everywhere stays so.
     """
@@ -319,13 +319,13 @@ class NoiseAtSNR(SignalTransform):
 
 
 def time_mask(x: Any, rng: Any, width: int, masks: int, fill: float) -> None:
-    """Stretches of time become `fill`."""
+    """Fill stretches of time."""
     time_mask_within(x, x.shape[0], rng, width, masks, fill)
 
 
 @jitable
 def time_mask_within(x: Any, length: int, rng: Any, width: int, masks: int, fill: float) -> None:
-    """Stretches of the data become `fill`."""
+    """Fill stretches of the data."""
     flat = x.reshape(-1)
     channels = flat.shape[0] // x.shape[0]
     for _ in range(masks):
@@ -335,7 +335,7 @@ def time_mask_within(x: Any, length: int, rng: Any, width: int, masks: int, fill
 
 
 def freq_mask(x: Any, rng: Any, width: int, masks: int, fill: float) -> None:
-    """Bands of frequencies become `fill`."""
+    """Fill bands of frequencies."""
     for _ in range(masks):
         count = rng.integers(0, width + 1)
         start = rng.integers(0, x.shape[1] - count + 1)
@@ -361,7 +361,7 @@ class _Mask(SignalTransform):
         super().output(spec)
         if len(spec.shape) <= self.axis:
             raise ArgumentError(
-                f"{self.name} takes spectrograms of shape (time, frequency), not {spec}."
+                f"{self.name} accepts spectrograms of shape (time, frequency), not {spec}."
             )
         if self._width > spec.shape[self.axis]:
             raise ArgumentError(
@@ -371,7 +371,7 @@ class _Mask(SignalTransform):
 
 
 class TimeMask(_Mask):
-    """`masks` stretches become `fill`, each of 0 to `width` moments, anywhere (SpecAugment, Park et al., 2019)."""
+    """Time masking: `masks` stretches become `fill`, each of 0 to `width` moments (SpecAugment, Park et al., 2019)."""
 
     function = staticmethod(time_mask)
     within = staticmethod(time_mask_within)
@@ -379,14 +379,14 @@ class TimeMask(_Mask):
 
 
 class FreqMask(_Mask):
-    """`masks` bands of a (time, frequency) sample become `fill`, each of 0 to `width` frequencies, as in TimeMask."""
+    """Frequency masking: `masks` bands of a (time, frequency) sample become `fill`, each 0 to `width` wide."""
 
     function = staticmethod(freq_mask)
     axis = 1
 
 
 def mu_law(x: Any, out: Any, top: int) -> None:
-    """Codes from 0 to `top`, finer near 0."""
+    """Write codes from 0 to `top`, finer near 0."""
     source, target = x.reshape(-1), out.reshape(-1)
     scale = 1.0 / math.log(1.0 + top)
     for k in range(source.shape[0]):
@@ -397,7 +397,7 @@ def mu_law(x: Any, out: Any, top: int) -> None:
 
 
 class MuLaw(SignalTransform):
-    """Values from -1 to 1 as codes from 0 to levels - 1 by mu-law companding, those outside as the nearest.
+    """Mu-law companding: values from -1 to 1 as codes from 0 to levels - 1, those outside as the nearest.
 
     The codes are torchaudio's MuLawEncoding: uint8 up to 256 `levels`, int32 beyond.
     """

@@ -1,7 +1,7 @@
 """Sequences of skeletons: float32 samples of shape (channels, frames, joints, persons), 3 x 300 x 25 x 2 in NTU RGB+D.
 
-A person whose joints are all 0 in a frame is absent there, and a frame without persons is padding. No op here makes
-something out of either: rotated, scaled, sheared and mirrored they are 0 as before, and the others look.
+A person whose joints are all 0 in a frame is absent there, and a frame without persons is padding. All ops leave both
+at 0: rotation, scaling, shear and mirroring keep zeros, and the other ops check for them.
 """
 
 import math
@@ -31,7 +31,7 @@ NTU_PAIRS = (
 
 
 class SkeletonTransform(SampleTransform):
-    """An op on the joints of a sequence, in place; labels that follow it stay as they are."""
+    """Op on the joints of a sequence, in place; labels that follow it stay as they are."""
 
     in_place = True
     takes_rng = True
@@ -44,10 +44,10 @@ class SkeletonTransform(SampleTransform):
     def output(self, spec: Spec) -> Spec:
         if len(spec.shape) != 4 or 0 in spec.shape or spec.dtype != np.float32:
             raise ArgumentError(
-                f"{self.name} takes float32 samples of shape (channels, frames, joints, persons), not {spec}."
+                f"{self.name} accepts float32 samples of shape (channels, frames, joints, persons), not {spec}."
             )
         if self.three_axes and spec.shape[0] != 3:
-            raise ArgumentError(f"{self.name} takes the 3 channels x, y and z, not {spec}.")
+            raise ArgumentError(f"{self.name} accepts the 3 channels x, y and z, not {spec}.")
         return spec
 
     def for_labels(self) -> Transform:
@@ -59,7 +59,7 @@ class SkeletonTransform(SampleTransform):
 
 @jitable
 def is_present(x: Any, frame: int, person: int) -> Any:
-    """Whether a joint of a person is anywhere but at 0."""
+    """Return whether a joint of a person is not at 0."""
     for c in range(x.shape[0]):
         for joint in range(x.shape[2]):
             if x[c, frame, joint, person] != 0:
@@ -69,7 +69,7 @@ def is_present(x: Any, frame: int, person: int) -> Any:
 
 @jitable
 def is_padding(x: Any, frame: int) -> Any:
-    """Whether nobody is present in a frame."""
+    """Return whether nobody is present in a frame."""
     nobody = True
     for person in range(x.shape[3]):
         nobody = nobody and not is_present(x, frame, person)
@@ -83,7 +83,7 @@ def map_points(
     yx: Any, yy: Any, yz: Any,
     zx: Any, zy: Any, zz: Any,
 ) -> None:  # fmt: skip
-    """The matrix, given row by row, times every point."""
+    """Multiply every point by the matrix, given row by row."""
     xx, xy, xz = np.float32(xx), np.float32(xy), np.float32(xz)
     yx, yy, yz = np.float32(yx), np.float32(yy), np.float32(yz)
     zx, zy, zz = np.float32(zx), np.float32(zy), np.float32(zz)
@@ -96,7 +96,7 @@ def map_points(
 
 
 def skeleton_rotate(x: Any, rng: Any, x_degrees: Any, y_degrees: Any, z_degrees: Any) -> None:
-    """About the x axis, then the y axis, then the z axis."""
+    """Rotate about the x axis, then the y axis, then the z axis."""
     about_x = math.radians(draw_amount(rng, x_degrees))
     about_y = math.radians(draw_amount(rng, y_degrees))
     about_z = math.radians(draw_amount(rng, z_degrees))
@@ -114,7 +114,7 @@ def skeleton_rotate(x: Any, rng: Any, x_degrees: Any, y_degrees: Any, z_degrees:
 
 
 class SkeletonRotate(SkeletonTransform):
-    """Turned around the origin by one angle about each axis: x first, then y, then z, all frames and persons alike.
+    """Rotation around the origin by one angle about each axis: x, then y, then z, all frames and persons alike.
 
     `degrees` are three amounts, (x, y, z), or one for all axes; a number is the range from its negative to it.
     """
@@ -137,7 +137,7 @@ class SkeletonRotate(SkeletonTransform):
 
 
 def skeleton_scale(x: Any, rng: Any, amount: Any) -> None:
-    """Every axis times a factor of its own."""
+    """Multiply every axis by its own factor."""
     for c in range(x.shape[0]):
         factor = np.float32(draw_amount(rng, amount))
         plane = x[c].reshape(-1)
@@ -146,7 +146,7 @@ def skeleton_scale(x: Any, rng: Any, amount: Any) -> None:
 
 
 class SkeletonScale(SkeletonTransform):
-    """Every channel times a factor of its own, which `amount` says: a number a stands for 1 - a to 1 + a."""
+    """Scaling of every channel by its own factor, from 1 - amount to 1 + amount for a number."""
 
     function = staticmethod(skeleton_scale)
 
@@ -156,7 +156,7 @@ class SkeletonScale(SkeletonTransform):
 
 
 def skeleton_shear(x: Any, rng: Any, amount: Any) -> None:
-    """Every axis plus shares of the two others."""
+    """Add shares of the two other axes to every axis."""
     xy, xz = draw_amount(rng, amount), draw_amount(rng, amount)
     yx, yz = draw_amount(rng, amount), draw_amount(rng, amount)
     zx, zy = draw_amount(rng, amount), draw_amount(rng, amount)
@@ -166,7 +166,7 @@ def skeleton_shear(x: Any, rng: Any, amount: Any) -> None:
 
 
 class SkeletonShear(SkeletonTransform):
-    """Every point times a matrix of ones on the diagonal and six numbers from -amount to amount elsewhere."""
+    """Shear: every point times a matrix with ones on the diagonal and numbers from -amount to amount elsewhere."""
 
     function = staticmethod(skeleton_shear)
     three_axes = True
@@ -177,7 +177,7 @@ class SkeletonShear(SkeletonTransform):
 
 
 def joint_jitter(x: Any, rng: Any, std: Any, noise: Any, sizes: Any) -> None:
-    """Plus noise, where there is somebody."""
+    """Add noise to joints of persons who are present."""
     deviation = np.float32(draw_amount(rng, std))
     if deviation == 0:
         return
@@ -196,7 +196,7 @@ def joint_jitter(x: Any, rng: Any, std: Any, noise: Any, sizes: Any) -> None:
 
 
 class JointJitter(SkeletonTransform):
-    """Every coordinate plus Gaussian noise of deviation `std`; absent persons and padding stay 0."""
+    """Gaussian noise of deviation `std` on every coordinate; absent persons and padding stay 0."""
 
     function = staticmethod(joint_jitter)
 
@@ -209,7 +209,7 @@ class JointJitter(SkeletonTransform):
 
 
 def joint_drop(x: Any, rng: Any, probability: float) -> None:
-    """Joints become 0."""
+    """Set joints to 0."""
     channels, frames, joints, persons = x.shape
     for joint in range(joints):
         if rng.random() < probability:
@@ -220,7 +220,7 @@ def joint_drop(x: Any, rng: Any, probability: float) -> None:
 
 
 class JointDrop(SkeletonTransform):
-    """Each joint becomes 0 with `probability`, in all frames and of all persons."""
+    """Joint dropout: each joint becomes 0 with `probability`, in all frames and of all persons."""
 
     function = staticmethod(joint_drop)
 
@@ -229,7 +229,7 @@ class JointDrop(SkeletonTransform):
 
 
 def frame_drop(x: Any, rng: Any, probability: float, repeat: bool) -> None:
-    """Frames become 0, or the one before."""
+    """Set frames to 0, or to the frame before."""
     channels, frames, joints, persons = x.shape
     lines = x.reshape(channels, frames, -1)
     for t in range(frames):
@@ -242,7 +242,7 @@ def frame_drop(x: Any, rng: Any, probability: float, repeat: bool) -> None:
 
 
 class FrameDrop(SkeletonTransform):
-    """Each frame becomes 0 with `probability`, or the frame before it with replace="repeat".
+    """Frame dropout: each frame becomes 0 with `probability`, or the frame before it with replace="repeat".
 
     Frames that are repeated in a row are the last one that was not. The first frame has none before it and stays, and
     so does padding.
@@ -261,7 +261,7 @@ class FrameDrop(SkeletonTransform):
 
 
 def temporal_crop(x: Any, out: Any, rng: Any, ratio: Any, present: Any, shares: Any) -> None:
-    """A stretch of frames, scaled to all frames of `out`."""
+    """Scale a stretch of frames to all frames of `out`."""
     channels, frames, joints, persons = x.shape
     steps = out.shape[1]
     first, stop = frames, 0
@@ -270,7 +270,7 @@ def temporal_crop(x: Any, out: Any, rng: Any, ratio: Any, present: Any, shares: 
             present[t, person] = is_present(x, t, person)
             if present[t, person]:
                 first, stop = min(first, t), t + 1
-    # Where nobody is, any stretch is the same.
+    # Without persons all stretches are the same.
     valid = max(stop - first, 1)
     first = min(first, frames - 1)
     extent = max(1, round(draw_amount(rng, ratio) * valid))
@@ -299,10 +299,10 @@ def temporal_crop(x: Any, out: Any, rng: Any, ratio: Any, present: Any, shares: 
 
 
 class TemporalCrop(SkeletonTransform):
-    """A random stretch of `ratio` of the frames, scaled linearly to `length` frames, as many as before if None.
+    """Random stretch of `ratio` of the frames, scaled linearly to `length` frames, as many as before if None.
 
-    The frames are those from the first to the last that are no padding, so none is left, unless there was nothing else.
-    A frame stands for its middle, as a pixel does in Resize. A person who is absent in one of the two frames that a
+    It is taken from the first to the last frame that are not padding, so no padding is left, unless all was padding.
+    The place of a frame is its middle, as of a pixel in Resize. A person who is absent in one of the two frames that a
     new one lies between is as in the nearer of them.
     """
 
@@ -334,12 +334,12 @@ class TemporalCrop(SkeletonTransform):
 
 
 def left_right_flip(x: Any, rng: Any, pairs: Any, probability: float) -> None:
-    """Seen in a mirror."""
+    """Mirror left and right, or not."""
     if rng.random() >= probability:
         return
     plane = x[0].reshape(-1)
     for k in range(plane.shape[0]):
-        # Not -x: of what is absent that would be -0.
+        # Not -x: for absent persons that would be -0.
         plane[k] = np.float32(0) - plane[k]
     channels, frames, _, persons = x.shape
     for c in range(channels):
@@ -354,7 +354,7 @@ def left_right_flip(x: Any, rng: Any, pairs: Any, probability: float) -> None:
 
 
 class LeftRightFlip(SkeletonTransform):
-    """The first channel, x, negated and the joints of `pairs` exchanged, with `probability`.
+    """Mirroring left to right, with `probability`: x, the first channel, negated and the joints of `pairs` exchanged.
 
     `pairs` are the numbers of joints, (left, right), from 0; `NTU_PAIRS` are those of NTU RGB+D.
     """
@@ -389,7 +389,7 @@ class LeftRightFlip(SkeletonTransform):
 
 
 def center_on_joint(x: Any, joint: int, frame: int, centre: Any, present: Any) -> None:
-    """Minus one joint."""
+    """Subtract one joint."""
     channels, frames, joints, persons = x.shape
     lines, flags = x.reshape(channels, frames, -1), present.reshape(-1)
     if frame >= 0:
@@ -414,7 +414,7 @@ def center_on_joint(x: Any, joint: int, frame: int, centre: Any, present: Any) -
 
 
 class CenterOnJoint(SkeletonTransform):
-    """Minus the place of a `joint` of the first person: of the same frame, or of one `frame` for all of them.
+    """Centring on a `joint` of the first person: of the same frame, or of one `frame` for all of them.
 
     Absent persons and padding stay 0. Where the first person is absent there is no centre, and the frame stays as it
     is, or the sequence if it is that `frame`.

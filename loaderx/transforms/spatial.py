@@ -1,4 +1,4 @@
-"""Crop, pad, flip and resize: windows onto an image. Chains of them run as one pass."""
+"""Windows onto an image: crop, pad, flip and resize. Chains of them run as one pass."""
 
 import copy
 import math
@@ -65,7 +65,7 @@ def check_fill(fill: float, spec: Spec, name: str) -> None:
 
 
 class Filled(Transform):
-    """An op that shows a fill colour outside of the image, and another one outside of labels."""
+    """Op that shows a fill colour outside of the image, and another one outside of labels."""
 
     fills: tuple[float, ...]
     # The fill colour of labels; None: that of the image if it is one number, otherwise 0.
@@ -95,7 +95,7 @@ class Filled(Transform):
 
 
 class FilledWindow(Filled, WindowTransform):
-    """A window that may reach outside of the image, where it shows a border or a fill colour."""
+    """Window that may reach outside of the image, where it shows a border or a fill colour."""
 
     def _paint(self, border: str, outside: bool, fill: Fill, fill_mask: float | None) -> None:
         self.border = _border(border, outside)
@@ -110,14 +110,14 @@ class FilledWindow(Filled, WindowTransform):
 def crop_window(
     rng: Any, height: int, width: int, tall: int, wide: int, pad_rows: int, pad_columns: int
 ) -> Any:
-    """A window of the output's size anywhere in the padded image."""
+    """Draw a window of the output's size anywhere in the padded image."""
     top = rng.integers(0, height + 2 * pad_rows - tall + 1) - pad_rows
     left = rng.integers(0, width + 2 * pad_columns - wide + 1) - pad_columns
     return top, tall, False, left, wide, False
 
 
 class RandomCrop(FilledWindow):
-    """A random part of `size`, from the image with `pad` pixels around it.
+    """Random crop of `size`, from the image with `pad` pixels around it.
 
     `fill` is one number or one for each channel; labels that follow the image get `fill_mask`, such as 255 for labels
     to be ignored. Without it they get `fill` if that is one number, and 0 otherwise.
@@ -155,7 +155,7 @@ class RandomCrop(FilledWindow):
 
 @jitable
 def center_window(rng: Any, height: int, width: int, tall: int, wide: int) -> Any:
-    """The window of the output's size in the middle; of an odd margin, the smaller part is above and to the left."""
+    """Return the window of the output's size in the middle; of an odd margin, more is below and to the right."""
     top = (height - tall) // 2 if height >= tall else -((tall - height) // 2)
     left = (width - wide) // 2 if width >= wide else -((wide - width) // 2)
     return top, tall, False, left, wide, False
@@ -170,7 +170,7 @@ class _Centered(FilledWindow):
 
     @abstractmethod
     def _result(self, spec: Spec) -> tuple[int, int]:
-        """Return the height and width of what comes out."""
+        """Return the height and width of the result."""
 
     def output(self, spec: Spec) -> Spec:
         image_shape(spec, self.name)
@@ -182,7 +182,7 @@ class _Centered(FilledWindow):
 
 
 class CenterCrop(_Centered):
-    """The part of `size` in the middle, padded on both sides where the image is smaller.
+    """Centre crop of `size`, padded on both sides where the image is smaller.
 
     Padding is as `border` says, and `fill` and `fill_mask` are those of RandomCrop.
     """
@@ -203,7 +203,7 @@ class CenterCrop(_Centered):
 
 
 class PadIfNeeded(_Centered):
-    """Padded on both sides to at least `height` and `width`; a larger image stays as it is.
+    """Padding on both sides to at least `height` and `width`; a larger image stays as it is.
 
     Padding is as `border` says, and `fill` and `fill_mask` are those of RandomCrop.
     """
@@ -229,12 +229,12 @@ class PadIfNeeded(_Centered):
 
 @jitable
 def pad_window(rng: Any, height: int, width: int, tall: int, wide: int, top: int, left: int) -> Any:
-    """A window larger than the image."""
+    """Return a window larger than the image."""
     return -top, tall, False, -left, wide, False
 
 
 class Pad(FilledWindow):
-    """`amount` pixels more on every side: one number, (vertical, horizontal), or (top, bottom, left, right).
+    """Padding by `amount` pixels on every side: one number, (vertical, horizontal), or (top, bottom, left, right).
 
     torchvision's order is (left, top, right, bottom); sides can be named instead: `Pad(left=1, right=2)`. `fill` and
     `fill_mask` are those of RandomCrop.
@@ -288,13 +288,13 @@ class Pad(FilledWindow):
 def flip_window(
     rng: Any, height: int, width: int, tall: int, wide: int, probability: float, vertical: bool
 ) -> Any:
-    """The whole image, mirrored or not."""
+    """Return the whole image, mirrored or not."""
     flipped = rng.random() < probability
     return 0, height, flipped and vertical, 0, width, flipped and not vertical
 
 
 class RandomFlip(WindowTransform):
-    """Mirrored with `probability`, left to right, or upside down with axis="vertical"."""
+    """Mirroring with `probability`, left to right, or upside down with axis="vertical"."""
 
     function = staticmethod(flip_window)
 
@@ -316,13 +316,13 @@ class RandomFlip(WindowTransform):
 
 @jitable
 def whole_window(rng: Any, height: int, width: int, tall: int, wide: int) -> Any:
-    """The whole image."""
+    """Return the whole image."""
     return 0, height, False, 0, width, False
 
 
 @dataclass(frozen=True)
 class _Size:
-    """The size of a result: fixed, or by a rule from that of the image."""
+    """Size of a result: fixed, or by a rule from that of the image."""
 
     rule: str
     size: tuple[int, int]
@@ -334,7 +334,7 @@ class _Size:
         height, width = spec.shape[:2]
         if self.rule == "fits":
             tall, wide = self.size
-            # Whichever axis fills its side first; neither becomes longer than that.
+            # The axis that fills its side first decides, so that both sides fit.
             if tall * width <= wide * height:
                 return tall, max(1, round(tall * width / height))
             return max(1, round(wide * height / width)), wide
@@ -383,7 +383,7 @@ class _ResizeArea(SampleTransform):
     def output(self, spec: Spec) -> Spec:
         if len(spec.shape) != 3:
             raise ArgumentError(
-                f'{self.name} with interpolation="area" takes images of shape (height, width, channels), not {spec}.'
+                f'{self.name} with interpolation="area" accepts images of shape (height, width, channels), not {spec}.'
             )
         check_numbers(spec, self.name)
         return resized(spec, self._size.of(spec), self.name)
@@ -425,7 +425,7 @@ def check_interpolation(name: str, allowed: tuple[str, ...]) -> str:
 
 
 def check_antialias(value: Any) -> bool:
-    """Return whether images are antialiased, or refuse what does not say so."""
+    """Return whether images are antialiased, or refuse a value that is not a boolean."""
     if not isinstance(value, bool | np.bool_):
         raise ArgumentError(f"`antialias` (={value!r}) must be True or False.")
     return bool(value)
@@ -439,7 +439,7 @@ def Resize(  # noqa: N802 - a transform like the others to its users
     interpolation: Literal["bilinear", "bicubic", "lanczos", "nearest", "area"] = "bilinear",
     antialias: bool = True,
 ) -> Transform:
-    """Scaled to `size`: (height, width), or one integer for a square. `shorter=` or `longer=` keep the aspect ratio.
+    """Resizing to `size`: (height, width), or one integer for a square. `shorter=` or `longer=` keep the aspect ratio.
 
     With `shorter=256` the shorter side becomes 256 and the other 256 * long / short, rounded down, as torchvision does
     with one integer; with `longer=256` the longer side does. "bilinear", "bicubic" and "lanczos" are the filters of
@@ -452,7 +452,7 @@ def Resize(  # noqa: N802 - a transform like the others to its users
     given = {name: side for name, side in sides.items() if side is not None}
     if len(given) > 1:
         shown = ", ".join(f"`{name}` (={side!r})" for name, side in given.items())
-        raise ArgumentError(f"Resize takes one of `size`, `shorter` and `longer`, got {shown}.")
+        raise ArgumentError(f"Resize accepts one of `size`, `shorter` and `longer`, got {shown}.")
     rule = next(iter(given), "size")
     if rule != "size" and not is_integer(given[rule], 1):
         raise ArgumentError(f"`{rule}` (={given[rule]!r}) must be an integer of at least 1.")
@@ -479,7 +479,7 @@ class _Box(CenterCrop):
 
 
 class LetterBox(Sequence):
-    """Scaled to fit into `size` with its aspect ratio kept, in the middle of it; the rest is `fill`.
+    """Letterboxing: scaled to fit into `size` with its aspect ratio kept, in the middle of it; the rest is `fill`.
 
     `size` is (height, width), or one integer for a square. `fill` and `fill_mask` are those of RandomCrop; YOLO pads
     with 114. `interpolation` and `antialias` are those of Resize.
@@ -514,7 +514,7 @@ def random_resized_window(
     ratio_low: float,
     ratio_high: float,
 ) -> Any:
-    """A part of random area and ratio; after ten that do not fit, the largest of a fitting ratio in the middle."""
+    """Draw a part of random area and ratio; after ten that do not fit, the largest of a fitting ratio in the middle."""
     area = height * width
     for _ in range(10):
         target = area * rng.uniform(scale_low, scale_high)
@@ -534,7 +534,7 @@ def random_resized_window(
 
 
 class RandomResizedCrop(WindowTransform):
-    """A random part, of an area and an aspect ratio within `scale` and `ratio`, scaled to `size`.
+    """Random part, of an area and an aspect ratio within `scale` and `ratio`, scaled to `size`.
 
     `interpolation` and `antialias` are those of Resize; pixels outside of the part have no share in it.
     """

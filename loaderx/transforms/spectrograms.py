@@ -61,7 +61,7 @@ def log_mel(
     x: Any, out: Any, hop: int, before: int, squared: bool, window: Any, factors: Any, twiddles: Any, firsts: Any,
     ends: Any, weights: Any, factor: float, floor: float, top: float, memory: Any, bins: Any, powers: Any, sums: Any,
 ) -> None:  # fmt: skip
-    """The power of bands, on a logarithmic scale."""
+    """Compute the power of bands, on a logarithmic scale."""
     mel_power(
         x.reshape(-1), hop, before, squared, window, factors, twiddles, firsts, ends, weights, memory, bins, powers,
         sums, out,
@@ -91,7 +91,7 @@ class LogMel(SignalTransform):
     `center` frame i is around moment i * hop, and the signal is mirrored at its ends; otherwise it begins there.
     `power` is 2 for power and 1 for magnitude. `mel_scale` is "slaney" or "htk", and `norm` "slaney" for bands of the
     same area or None for bands of the same height. `log` is "decibels", "natural", "log10" or None, of values of at
-    least `floor`; what is more than `top` below the largest, on that scale, becomes that much. These are the
+    least `floor`; values more than `top` below the largest, on that scale, are raised to there. These are the
     definitions of librosa and torchaudio.
     """
 
@@ -174,11 +174,13 @@ class LogMel(SignalTransform):
         super().output(spec)
         moments = spec.shape[0]
         if spec.size != moments:
-            raise ArgumentError(f"{self.name} takes waveforms of one channel, (time,), not {spec}.")
+            raise ArgumentError(
+                f"{self.name} accepts waveforms of one channel, (time,), not {spec}."
+            )
         least = self._size // 2 + 1 if self._center else self._size
         if moments < least:
             raise ArgumentError(
-                f"{self.name} with `n_fft` (={self._size}) takes at least {least} moments, and the input is {spec}."
+                f"{self.name} with `n_fft` (={self._size}) accepts at least {least} moments, and the input is {spec}."
             )
         frames = 1 + (moments if self._center else moments - self._size) // self._hop
         return Spec((frames, self._bands), np.float32)
@@ -194,13 +196,13 @@ class LogMel(SignalTransform):
     def for_length(self) -> Transform:
         raise ArgumentError(
             f"{self.name} makes frames of moments, and the length would still count moments. Leave the length out of "
-            f"the entry: a sample of so many moments has 1 + length // {self._hop} frames."
+            f"the entry: a sample of `length` moments has 1 + length // {self._hop} frames."
         )
 
 
 @jitable
 def draw_warp(rng: Any, length: int, width: int) -> Any:
-    """(center, place): where time is pinned, and where it goes; (0, 0) where there is no room for it."""
+    """Return (center, place): the pinned time, and where it goes; (0, 0) where there is no room for it."""
     if width == 0 or length <= 2 * width:
         return 0, 0
     center = rng.integers(width, length - width)
@@ -209,7 +211,7 @@ def draw_warp(rng: Any, length: int, width: int) -> Any:
 
 @jitable
 def scale_part(x: Any, out: Any) -> None:
-    """Rows of x at as many rows as `out` has, linear between the middles of two."""
+    """Scale rows of x to as many rows as `out` has, linear between the middles of two."""
     length, steps = x.shape[0], out.shape[0]
     last = length - 1
     for i in range(steps):
@@ -227,7 +229,7 @@ def scale_part(x: Any, out: Any) -> None:
 
 @jitable
 def scale_part_nearest(x: Any, out: Any) -> None:
-    """Rows of x at as many rows as `out` has, each the one that it lies in."""
+    """Scale rows of x to as many rows as `out` has, each the one that it lies in."""
     length, steps = x.shape[0], out.shape[0]
     for i in range(steps):
         copy_values(x[min(int((i + 0.5) * length / steps), length - 1)], out[i])
@@ -235,7 +237,7 @@ def scale_part_nearest(x: Any, out: Any) -> None:
 
 @jitable
 def time_warp_within(x: Any, out: Any, length: int, rng: Any, width: int, nearest: bool) -> None:
-    """The data warped; the padding stays."""
+    """Warp the data; the padding stays."""
     moments = x.shape[0]
     source, target = x.reshape(moments, -1), out.reshape(moments, -1)
     center, place = draw_warp(rng, length, width)
@@ -250,14 +252,14 @@ def time_warp_within(x: Any, out: Any, length: int, rng: Any, width: int, neares
 
 
 def time_warp(x: Any, out: Any, rng: Any, width: int, nearest: bool) -> None:
-    """One moment moved, and what is before and after it scaled."""
+    """Move one moment, and scale the parts before and after it."""
     time_warp_within(x, out, x.shape[0], rng, width, nearest)
 
 
 class TimeWarp(SignalTransform):
-    """A random moment moved by up to `width` moments, and what is on either side of it scaled (SpecAugment).
+    """Time warp: a random moment moved by up to `width` moments, and both sides of it scaled (SpecAugment).
 
-    Linear in time on both sides, as ESPnet has it. The moment is at least `width` away from both ends; a sample of at
+    Linear in time on both sides, as in ESPnet. The moment is at least `width` away from both ends; a sample of at
     most 2 * width moments stays as it is. Integers that follow a signal take the nearest moment.
     """
 

@@ -1,4 +1,4 @@
-"""One op of a chain, with what it is to know about its place there."""
+"""Step: one op of a chain, with its place there."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from loaderx.spec import Spec
 
 from .base import Transform
 
-# (sample, position, how much of it is data, turns of the policies around) -> sample
+# (sample, position, entries of it that are data, turns of the policies around) -> sample
 Call: TypeAlias = Callable[[NDArray[Any], int, int, tuple[int, ...]], NDArray[Any]]
 
 
@@ -22,7 +22,7 @@ Call: TypeAlias = Callable[[NDArray[Any], int, int, tuple[int, ...]], NDArray[An
 class BoxesBefore:
     """Boxes next to a sample, as they are before a step: their field of the data, its spec, and the steps so far.
 
-    `image` is what the image is by then.
+    `image` is the spec of the image at that point.
     """
 
     origin: str
@@ -41,7 +41,7 @@ class BoxesBefore:
 class Step:
     """One op of a chain, with the key of its draws; a field that `follows`, as labels do, is sampled and never mixed.
 
-    At `most` so many entries of its samples along their first axis are data, and not padding. `image` is the spec of
+    At most `most` entries of its samples along their first axis are data, and not padding. `image` is the spec of
     the image of its entry; for an op on whole batches, which needs it, that of the first field. `spec` is that of its
     own samples, once the steps that run as one pass are known. `boxes` are those next to its samples, if it looks at
     them.

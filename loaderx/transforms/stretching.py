@@ -1,4 +1,4 @@
-"""Tempo and pitch: slower at the same pitch, higher at the same tempo, by a phase vocoder."""
+"""Time stretching and pitch shifting of signals by a phase vocoder."""
 
 import math
 from typing import Any
@@ -26,7 +26,7 @@ def hann(length: int) -> NDArray[np.float32]:
 
 
 class _Vocoded(SignalTransform):
-    """An op with a phase vocoder of frames of `n_fft` moments."""
+    """Op with a phase vocoder of frames of `n_fft` moments."""
 
     def __init__(self, n_fft: int, hop: int | None, **parameters: Parameter) -> None:
         if not is_integer(n_fft, 4):
@@ -65,7 +65,7 @@ def time_stretch(
     x: Any, out: Any, rng: Any, rate: Any, fill: float, hop: int, window: Any, factors: Any, twiddles: Any,
     memory: Any, bins: Any, spectra: Any, phases: Any, squares: Any, stretched: Any,
 ) -> None:  # fmt: skip
-    """Faster or slower by a drawn rate."""
+    """Play a signal faster or slower by a drawn rate."""
     speed = draw_amount(rng, rate)
     length = x.shape[0]
     signal, target = x.reshape(length, -1), out.reshape(length, -1)
@@ -86,7 +86,7 @@ def time_stretch(
 
 
 def stretch_nearest(x: Any, out: Any, rng: Any, rate: Any, fill: float) -> None:
-    """The moment that is heard at each moment."""
+    """Copy the moment that is heard at each moment."""
     speed = draw_amount(rng, rate)
     length = x.shape[0]
     source, target = x.reshape(length, -1), out.reshape(length, -1)
@@ -98,9 +98,9 @@ def stretch_nearest(x: Any, out: Any, rng: Any, rate: Any, fill: float) -> None:
 
 
 class TimeStretch(_Vocoded):
-    """Played `rate` times as fast at the same pitch; cut at the end, or filled up with `fill`, to as many moments.
+    """Time stretch: `rate` times as fast at the same pitch; cut at the end, or padded with `fill`, to as many moments.
 
-    A phase vocoder as librosa.effects.time_stretch has it, with frames of `n_fft` moments, every `hop` of them, a
+    A phase vocoder as in librosa.effects.time_stretch, with frames of `n_fft` moments, every `hop` of them, a
     quarter of `n_fft` if None. Integers that follow a signal take the nearest moment.
     """
 
@@ -146,7 +146,7 @@ def pitch_shift(
     x: Any, rng: Any, semitones: Any, table: Any, hop: int, window: Any, factors: Any, twiddles: Any,
     memory: Any, bins: Any, spectra: Any, phases: Any, squares: Any, stretched: Any, weights: Any,
 ) -> None:  # fmt: skip
-    """Stretched, and then played faster by as much."""
+    """Stretch a signal, and then play it faster by as much."""
     factor = 2.0 ** (draw_amount(rng, semitones) / 12.0)
     if factor == 1.0:
         return
@@ -169,7 +169,7 @@ def pitch_shift_within(
     x: Any, length: int, rng: Any, semitones: Any, table: Any, hop: int, window: Any, factors: Any, twiddles: Any,
     memory: Any, bins: Any, spectra: Any, phases: Any, squares: Any, stretched: Any, weights: Any,
 ) -> None:  # fmt: skip
-    """The data alone."""
+    """Shift the pitch of the data alone."""
     if length > 0:
         pitch_shift(
             x[:length], rng, semitones, table, hop, window, factors, twiddles, memory, bins, spectra, phases, squares,
@@ -178,7 +178,7 @@ def pitch_shift_within(
 
 
 class PitchShift(_Vocoded):
-    """Higher by so many `semitones`, twelfths of an octave, lower where they are negative, at the same tempo.
+    """Pitch shift by `semitones`, twelfths of an octave, lower where they are negative, at the same tempo.
 
     As librosa.effects.pitch_shift: a phase vocoder as that of TimeStretch, then a band-limited resampling as that of
     Resample.

@@ -1,4 +1,4 @@
-"""MaskTokens, SpanCorruption, PadTo: what is done to sequences of tokens before a model is to complete them."""
+"""Ops on sequences of tokens for training language models: MaskTokens, SpanCorruption, PadTo."""
 
 from typing import Any
 
@@ -15,17 +15,17 @@ from .values import check_numbers
 
 @jitable
 def is_special(token: Any, special: Any) -> Any:
-    """Whether a token is one of those that are never chosen."""
+    """Return whether a token is one of those that are never chosen."""
     for k in range(special.shape[0]):  # noqa: SIM110 - Numba has no generators inside of `any`
         if token == special[k]:
             return True
     return False
 
 
-# What is drawn for a token does not depend on it, so that inputs and targets draw alike.
+# Draws do not depend on the tokens, so that inputs and targets draw alike.
 @jitable
 def draw_token(rng: Any, mask: Any, vocabulary: Any, masked: Any, replaced: Any, kept: Any) -> Any:
-    """What a token becomes: the mask, a random one, -1 as it is but to be predicted, -2 not chosen."""
+    """Return the new token: the mask, a random one, -1 for itself but to be predicted, -2 for not chosen."""
     share = rng.random()
     if share < masked:
         return mask
@@ -45,7 +45,7 @@ def mask_inputs(
     special: Any,
     ignore: Any,
 ) -> None:
-    """Some tokens become the mask or a random one."""
+    """Replace some tokens by the mask or a random one."""
     tokens = x.reshape(-1)
     for k in range(tokens.shape[0]):
         drawn = draw_token(rng, mask, vocabulary, masked, replaced, kept)
@@ -64,7 +64,7 @@ def mask_targets(
     special: Any,
     ignore: Any,
 ) -> None:
-    """All tokens that were not chosen become `ignore`."""
+    """Replace all tokens that were not chosen by `ignore`."""
     tokens = x.reshape(-1)
     for k in range(tokens.shape[0]):
         drawn = draw_token(rng, mask, vocabulary, masked, replaced, kept)
@@ -73,11 +73,11 @@ def mask_targets(
 
 
 class MaskTokens(SampleTransform):
-    """BERT's masked tokens: each is chosen with `probability`, and of those chosen most become `mask`.
+    """Masked tokens for BERT: each is chosen with `probability`, and of those chosen most become `mask`.
 
-    A share `random` of them becomes a random token below `vocabulary`, a share `keep` stays what it is. Tokens in
-    `special` are never chosen. In the fields behind the first of an entry, which begin as the same tokens, what was not
-    chosen becomes `ignore`, to be left out of the loss:
+    A share `random` of them becomes a random token below `vocabulary`, a share `keep` stays unchanged. Tokens in
+    `special` are never chosen. In the fields after the first of an entry, which begin as the same tokens, tokens that
+    were not chosen become `ignore`, to be left out of the loss:
 
         {("inputs", "targets"): [MaskTokens(103, 30522, special=(0, 101, 102))]}
     """
@@ -116,7 +116,7 @@ class MaskTokens(SampleTransform):
         self._parameters: dict[str, Parameter] = {
             "mask": self._mask,
             "vocabulary": self._vocabulary,
-            # One number is drawn for a token: these are the borders between what it means.
+            # One number is drawn for a token: these are the borders between its meanings.
             "masked": probability * (1 - keep - random),
             "replaced": probability * (1 - keep),
             "kept": probability,
@@ -158,11 +158,11 @@ class _MaskedTargets(SampleTransform):
 
 @jitable
 def first_part(rng: Any, items: Any, parts: Any) -> Any:
-    """How many of `items` are in the first of `parts` random parts, none of them empty, all divisions as likely."""
+    """Draw how many of `items` are in the first of `parts` random parts, none empty, all divisions as likely."""
     if parts == 1:
         return items
     size = 1
-    # Behind each of the items - size places left there is a border with the same chance.
+    # After each of the items - size places left there is a border with the same probability.
     while rng.random() * (items - size) >= parts - 1:
         size += 1
     return size
@@ -171,7 +171,7 @@ def first_part(rng: Any, items: Any, parts: Any) -> Any:
 def corrupt_inputs(
     x: Any, out: Any, rng: Any, sentinel: Any, noise: Any, spans: Any, eos: Any
 ) -> None:
-    """What is not noise, with a sentinel for each span of noise."""
+    """Write the tokens that are not noise, with a sentinel for each span of noise."""
     clean = x.shape[0] - noise
     read, place = 0, 0
     for span in range(spans):
@@ -193,7 +193,7 @@ def corrupt_inputs(
 def corrupt_targets(
     x: Any, out: Any, rng: Any, sentinel: Any, noise: Any, spans: Any, eos: Any
 ) -> None:
-    """The spans of noise, each behind its sentinel."""
+    """Write the spans of noise, each after its sentinel."""
     clean = x.shape[0] - noise
     read, place = 0, 0
     for span in range(spans):
@@ -213,15 +213,15 @@ def corrupt_targets(
 
 
 class SpanCorruption(SampleTransform):
-    """T5's objective: random spans of the tokens become one sentinel each, and are what is to be predicted.
+    """Span corruption of T5: random spans of tokens become one sentinel each, and the model predicts them.
 
     A share `density` of the tokens is in spans of `mean_span` tokens on average. The spans become `sentinel`,
-    `sentinel` - 1 and so on, in T5 32099, 32098, ... In the fields behind the first of an entry, which begin as the
-    same tokens, come the targets: each sentinel with the tokens it stands for. With `eos` both end with this token.
+    `sentinel` - 1 and so on, in T5 32099, 32098, ... In the fields after the first of an entry, which begin as the
+    same tokens, come the targets: each sentinel with the tokens it replaces. With `eos` both end with this token.
 
         {("inputs", "targets"): [SpanCorruption(32099, eos=1)]}
 
-    How many tokens that makes follows from how many there were; see `lengths`. PadTo behind it makes it more.
+    The number of tokens of the result follows from that of the input; see `lengths`. Put PadTo after it for more.
     """
 
     function = staticmethod(corrupt_inputs)
@@ -244,31 +244,31 @@ class SpanCorruption(SampleTransform):
         self._eos = None if eos is None else _token("eos", eos)
 
     def lengths(self, tokens: int) -> tuple[int, int]:
-        """How many inputs and how many targets `tokens` tokens become."""
+        """Return how many inputs and how many targets `tokens` tokens become."""
         noise, spans = self._amounts(tokens)
         ends = spans + (self._eos is not None)
         return tokens - noise + ends, noise + ends
 
     def _amounts(self, tokens: int) -> tuple[int, int]:
-        """Tokens in spans of noise, and spans: as in T5 always the same for the same number of tokens."""
+        """Return tokens in spans of noise, and spans: as in T5 always the same for the same number of tokens."""
         noise = min(max(round(tokens * self._density), 1), tokens - 1)
         spans = max(round(noise / self._mean_span), 1)
-        # Between two spans stands at least one token.
+        # Between two spans is at least one token.
         return noise, min(spans, tokens - noise)
 
     def output(self, spec: Spec) -> Spec:
         _check_tokens(spec, self.name)
         if len(spec.shape) != 1 or spec.size < 2:
             raise ArgumentError(
-                f"{self.name} takes tokens along one axis, at least two, not {spec}."
+                f"{self.name} accepts tokens along one axis, at least two, not {spec}."
             )
         _check_holds(spec, self.name, "sentinel", self._sentinel)
         _check_holds(spec, self.name, "eos", self._eos or 0)
         _, spans = self._amounts(spec.size)
         if self._sentinel < spans - 1:
             raise ArgumentError(
-                f"{self.name}: {spec.size} tokens have {spans} spans, and from `sentinel` (={self._sentinel}) down "
-                "there are fewer tokens."
+                f"{self.name}: {spec.size} tokens have {spans} spans, and there are fewer tokens from "
+                f"`sentinel` (={self._sentinel}) down to 0. Give a larger `sentinel`."
             )
         return Spec((self._length(spec),), spec.dtype)
 
@@ -299,7 +299,7 @@ class _CorruptedTargets(SpanCorruption):
 
 
 def pad_end(x: Any, out: Any, value: Any) -> None:
-    """As much of a sample as there is room for, and `value` behind it."""
+    """Copy as much of a sample as there is room for, and write `value` after it."""
     source, target = x.reshape(-1), out.reshape(-1)
     size = min(source.shape[0], target.shape[0])
     for k in range(size):
@@ -309,7 +309,7 @@ def pad_end(x: Any, out: Any, value: Any) -> None:
 
 
 class PadTo(SampleTransform):
-    """`length` entries along the first axis: what is longer is cut at the end, what is shorter ends with `value`."""
+    """Padding or cutting to `length` entries along the first axis, at the end; shorter samples end with `value`."""
 
     function = staticmethod(pad_end)
     in_place = False
@@ -324,11 +324,11 @@ class PadTo(SampleTransform):
     def output(self, spec: Spec) -> Spec:
         check_numbers(spec, self.name)
         if not spec.shape:
-            raise ArgumentError(f"{self.name} takes samples of at least one axis, not {spec}.")
+            raise ArgumentError(f"{self.name} accepts samples of at least one axis, not {spec}.")
         if spec.dtype.kind != "f":
             if self._value != int(self._value):
                 raise ArgumentError(
-                    f"{self.name}: `value` (={self._value}) is none of {spec.dtype}."
+                    f"{self.name}: `value` (={self._value}) must be a value of {spec.dtype}."
                 )
             _check_holds(spec, self.name, "value", int(self._value))
         return Spec((self._length, *spec.shape[1:]), spec.dtype)
@@ -345,7 +345,7 @@ def _token(name: str, value: Any) -> int:
 
 def _check_tokens(spec: Spec, name: str) -> None:
     if spec.dtype.kind not in "iu" or spec.size == 0:
-        raise ArgumentError(f"{name} takes tokens, which are integers, not {spec}.")
+        raise ArgumentError(f"{name} accepts tokens, which are integers, not {spec}.")
 
 
 def _check_holds(spec: Spec, name: str, argument: str, value: int) -> None:

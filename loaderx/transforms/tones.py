@@ -1,4 +1,4 @@
-"""Gamma, solarize, posterize, invert, contrast and histogram to the full range: every value by itself, in place.
+"""Tones: gamma, solarize, posterize, invert, contrast and histogram to the full range: value by value, in place.
 
 Of four channels the last is opacity (alpha) and stays as it is.
 """
@@ -31,19 +31,19 @@ from .sample import FixedSpec
 
 
 def _tables(spec: Spec) -> Spec:
-    """What becomes of each byte, by channel."""
+    """Return the workspace for the result of each byte, by channel."""
     return FixedSpec((spec.shape[2], 256), np.uint8)
 
 
 def gamma(x: Any, rng: Any, exponent: Any, white: float, tables: Any) -> None:
-    """Values from 0 to 1 to a power."""
+    """Raise values from 0 to 1 to a power."""
     power = draw_amount(rng, exponent)
     if power != 1:
         raise_values(x, power, white, tables)
 
 
 class Gamma(ImageTransform):
-    """value ** gamma, where black is 0 and white is 1: below 1 the dark becomes lighter, above 1 the light darker."""
+    """Gamma: value ** gamma, with black 0 and white 1: below 1 the dark becomes lighter, above 1 the light darker."""
 
     function = staticmethod(gamma)
 
@@ -56,7 +56,7 @@ class Gamma(ImageTransform):
 
 
 def solarize(x: Any, rng: Any, share: Any, white: float) -> None:
-    """What is light is inverted."""
+    """Invert light values."""
     limit = threshold(draw_amount(rng, share) * white, x)
     flat, channels = x.reshape(-1), x.shape[2]
     for k in range(flat.shape[0]):
@@ -66,7 +66,7 @@ def solarize(x: Any, rng: Any, share: Any, white: float) -> None:
 
 
 class Solarize(ImageTransform):
-    """Values of at least `threshold`, a share of white, are inverted."""
+    """Solarisation: values of at least `threshold`, a share of white, are inverted."""
 
     function = staticmethod(solarize)
 
@@ -76,12 +76,12 @@ class Solarize(ImageTransform):
 
 
 def posterize(x: Any, rng: Any, bits: Any, white: float) -> None:
-    """Fewer levels."""
+    """Reduce the number of levels."""
     keep_bits(x, int(draw_amount(rng, bits)), white)
 
 
 def _bits(bits: Amount) -> Amounts:
-    """The numbers of bits to choose from."""
+    """Return the numbers of bits to choose from."""
     found = amounts("bits", bits, 1, 8)
     if np.any(found % 1):
         raise ArgumentError(
@@ -93,7 +93,7 @@ def _bits(bits: Amount) -> Amounts:
 
 
 class Posterize(ImageTransform):
-    """The `bits` upper bits of every integer, 1 to 8 of them; floats as 2 ** bits levels from 0 up to below 1."""
+    """Posterisation to the `bits` upper bits of every integer, 1 to 8 of them; floats as 2 ** bits levels in [0, 1)."""
 
     function = staticmethod(posterize)
 
@@ -103,7 +103,7 @@ class Posterize(ImageTransform):
 
 
 def invert(x: Any, rng: Any, probability: float, white: float) -> None:
-    """White without the image."""
+    """Subtract the image from white."""
     if rng.random() < probability:
         flat, channels = x.reshape(-1), x.shape[2]
         for k in range(flat.shape[0]):
@@ -112,7 +112,7 @@ def invert(x: Any, rng: Any, probability: float, white: float) -> None:
 
 
 class Invert(ImageTransform):
-    """With `probability`, the negative: white minus each value."""
+    """Negative, white minus each value, with `probability`."""
 
     function = staticmethod(invert)
 
@@ -131,14 +131,14 @@ def auto_contrast(
     scales: Any,
     tables: Any,
 ) -> None:
-    """Each channel from black to white."""
+    """Stretch each channel from black to white."""
     if rng.random() < probability:
         find_extremes(x, lows, highs)
         stretch_channels(x, white, lows, highs, shifts, scales, tables)
 
 
 class AutoContrast(ImageTransform):
-    """With `probability`, each channel stretched: its darkest value becomes black, its lightest white."""
+    """Stretched contrast, with `probability`: each channel's darkest value becomes black, its lightest white."""
 
     function = staticmethod(auto_contrast)
     clips = False
@@ -149,7 +149,7 @@ class AutoContrast(ImageTransform):
     def output(self, spec: Spec) -> Spec:
         super().output(spec)
         if spec.dtype.kind == "b":
-            raise ArgumentError(f"{self.name} takes integers, float32 or float64, not {spec}.")
+            raise ArgumentError(f"{self.name} accepts integers, float32 or float64, not {spec}.")
         return spec
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
@@ -163,7 +163,7 @@ class AutoContrast(ImageTransform):
 
 
 def equalize(x: Any, rng: Any, probability: float, white: float, counts: Any, tables: Any) -> None:
-    """Each channel so that its values are spread evenly."""
+    """Spread the values of each channel evenly."""
     if rng.random() < probability:
         count_values(x, counts)
         for c in range(x.shape[2]):
@@ -175,7 +175,7 @@ def equalize(x: Any, rng: Any, probability: float, white: float, counts: Any, ta
 
 
 class Equalize(ImageTransform):
-    """With `probability`, each channel of a uint8 image so that its values are spread evenly."""
+    """Histogram equalisation of each channel of a uint8 image, with `probability`."""
 
     function = staticmethod(equalize)
 
@@ -185,7 +185,7 @@ class Equalize(ImageTransform):
     def output(self, spec: Spec) -> Spec:
         super().output(spec)
         if spec.dtype != np.uint8:
-            raise ArgumentError(f"{self.name} takes images of uint8, not {spec}.")
+            raise ArgumentError(f"{self.name} accepts images of uint8, not {spec}.")
         return spec
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:

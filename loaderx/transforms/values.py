@@ -1,4 +1,4 @@
-"""Normalize, ToFloat, Cast: what a pixel is worth, and in which dtype."""
+"""Scale and dtype of values: Normalize, ToFloat, Cast."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ FLOATS = ("float32", "float16", "bfloat16")
 
 
 def float_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    """One of the floating dtypes that samples can be delivered in."""
+    """Return one of the floating dtypes that samples can be delivered in."""
     if str(dtype) == "bfloat16":
         # NumPy has no bfloat16 of its own; this package comes with JAX.
         import ml_dtypes
@@ -36,7 +36,7 @@ def float_dtype(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def _dtype(given: DTypeLike) -> np.dtype[Any] | None:
-    """The dtype in the order of this machine; None for what is not a dtype."""
+    """Return the dtype in the order of this machine; None if this is not a dtype."""
     try:
         return np.dtype(given).newbyteorder("=")
     except (TypeError, ValueError, OverflowError):
@@ -44,31 +44,31 @@ def _dtype(given: DTypeLike) -> np.dtype[Any] | None:
 
 
 def full_scale(spec: Spec) -> float:
-    """The value of white: the largest one of an integer dtype, 1 of a floating one."""
+    """Return the value of white: the largest one of an integer dtype, 1 of a floating one."""
     return normalization.full_scale(spec.dtype)
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:
-    """Whether compiled code calculates with this dtype."""
+    """Return whether compiled code calculates with this dtype."""
     return dtype.kind in "biu" or (dtype.kind == "f" and dtype.itemsize in (4, 8))
 
 
 def check_numbers(spec: Spec, name: str) -> None:
-    """Refuse what compiled code does not calculate with."""
+    """Refuse dtypes that compiled code does not calculate with, and empty samples."""
     if not is_number(spec.dtype):
-        raise ArgumentError(f"{name} takes integers, float32 or float64, not {spec}.")
+        raise ArgumentError(f"{name} accepts integers, float32 or float64, not {spec}.")
     if spec.size == 0:
-        raise ArgumentError(f"{name} takes samples of at least one value, not {spec}.")
+        raise ArgumentError(f"{name} accepts samples of at least one value, not {spec}.")
 
 
 def check_values(spec: Spec, name: str) -> None:
-    """Refuse what has no value that can be scaled or cast: in half precision, too, numbers have one."""
+    """Refuse values that cannot be scaled or cast: in half precision, too, numbers can."""
     if not (is_number(spec.dtype) or is_half(spec.dtype)):
         raise ArgumentError(
-            f"{name} takes integers, bool, float16, bfloat16, float32 or float64, not {spec}."
+            f"{name} accepts integers, bool, float16, bfloat16, float32 or float64, not {spec}."
         )
     if spec.size == 0:
-        raise ArgumentError(f"{name} takes samples of at least one value, not {spec}.")
+        raise ArgumentError(f"{name} accepts samples of at least one value, not {spec}.")
 
 
 class _Scaled(ScaleTransform):
@@ -91,7 +91,7 @@ class _Scaled(ScaleTransform):
 
 
 class Normalize(_Scaled):
-    """(value / white - mean) / std per channel, the last axis; white is 255 for uint8 and 1 for floats."""
+    """Normalisation per channel, the last axis: (value / white - mean) / std; white is 255 for uint8, 1 for floats."""
 
     def __init__(
         self,
@@ -109,12 +109,12 @@ class Normalize(_Scaled):
 
     @property
     def mean_and_std(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What is subtracted, and what is divided by then."""
+        """Return the numbers to subtract, and those to divide by then."""
         return self._mean, self._std
 
     @property
     def beyond_one(self) -> bool:
-        """Whether these cannot be the mean and the deviation of values from 0 to 1."""
+        """Return whether these cannot be the mean and the deviation of values from 0 to 1."""
         return bool(np.any(self._mean > 1) or np.any(self._std > 1))
 
     def caution(self, spec: Spec, largest: Callable[[], float]) -> str | None:
@@ -137,7 +137,7 @@ class Normalize(_Scaled):
 
 
 class ToFloat(_Scaled):
-    """value / white: integers from 0 to 1, floats as they are."""
+    """Conversion to floats, value / white: integers from 0 to 1, floats as they are."""
 
     def __init__(self, *, dtype: DTypeLike = "float32", channels_first: bool = False) -> None:
         super().__init__(dtype, channels_first)
@@ -147,14 +147,14 @@ class ToFloat(_Scaled):
 
 
 def cast_values(x: Any, out: Any) -> None:
-    """Values in another dtype, as NumPy's astype does it."""
+    """Write values in another dtype, as NumPy's astype does."""
     source, target = x.reshape(-1), out.reshape(-1)
     for k in range(source.shape[0]):
         target[k] = source[k]
 
 
 class Cast(SampleTransform):
-    """The same values in another dtype, as `astype` gives them."""
+    """Conversion to another dtype, as `astype`."""
 
     function = staticmethod(cast_values)
     in_place = False

@@ -1,4 +1,4 @@
-"""Views and MultiCrop: one sample, several times, each augmented in its own way and a field of its own."""
+"""Views and MultiCrop: several views of one sample, each augmented in its own way and in a field of its own."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from .spatial import RandomResizedCrop, Scaling
 
 
 class Views(ReprFromArguments):
-    """The last entry of a list of transforms: what comes so far, taken through several lists of ops.
+    """Several views, as the last entry of a list of transforms: the sample so far goes through several lists of ops.
 
     `Views(2, ops)` gives the fields `image_0` and `image_1` in place of `image`, and `Views([ops, others])` one for
     each list. With `names` they are called `image_<name>`.
@@ -25,7 +25,7 @@ class Views(ReprFromArguments):
         if isinstance(views, list | tuple):
             if ops is not None or not all(isinstance(view, list | tuple) for view in views):
                 raise ArgumentError(
-                    f"`views` (={views!r}) must be a number with `ops` behind it, or a list of lists of transforms."
+                    f"`views` (={views!r}) must be a number followed by `ops`, or a list of lists of transforms."
                 )
             self.views = [list(view) for view in views]
         else:
@@ -46,9 +46,9 @@ class Views(ReprFromArguments):
 
 
 class MultiCrop(Views):
-    """Views of several sizes: `counts[k]` random crops that cover `scales[k]` of the image, as `sizes[k]` pixels.
+    """Multi-crop views: `counts[k]` random crops that cover `scales[k]` of the image, as `sizes[k]` pixels.
 
-    Every crop then goes through `ops`, with draws of its own. As DINO has it: two large and several small ones.
+    Every crop then goes through `ops`, with draws of its own. DINO uses two large and several small ones.
     """
 
     def __init__(

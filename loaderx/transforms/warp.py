@@ -1,4 +1,4 @@
-"""Ops that look an image up through a projective map: rotate, affine, perspective."""
+"""Ops that resample an image through a projective map: rotate, affine, perspective."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MapTransform(MovingTransform):
-    """An image seen through a projective map that is drawn for every sample: rotate, affine, perspective.
+    """Projective map of an image that is drawn for every sample: rotate, affine, perspective.
 
     Its function gives nine float64: the matrix, row by row, from the output's (x, y, 1) to the input's, where whole
     numbers are the centres of pixels.

@@ -1,4 +1,4 @@
-"""Fog, rain and shadow on an image, as Albumentations has them; in place."""
+"""Weather: fog, rain and shadow on an image, after Albumentations; in place."""
 
 import math
 from typing import Any
@@ -15,17 +15,17 @@ from .dropout import count_range, draw_count
 from .filters import smooth, smoothing_spaces
 from .image import ImageTransform
 
-# Rings that fog is drawn in, each with so much of the sides of the one around it.
+# Ratio of the sides of one ring of fog to those of the ring around it.
 RINGS, SMALLER = 10, 0.9
-# So many discs over each other are told apart.
+# Number of overlapping discs that are distinguished.
 DISCS = 1024
 
 
 def fog(
     x: Any, rng: Any, intensity: Any, alpha: Any, radius: int, deviation: float, white: float, edges: Any, clear: Any,
-    line: Any, weights: Any, shares: Any, before: Any, behind: Any, blurred: Any, sums: Any, ring: Any,
+    line: Any, weights: Any, shares: Any, before: Any, after: Any, blurred: Any, sums: Any, ring: Any,
 ) -> None:  # fmt: skip
-    """White discs, more of them towards the centre, then a blur."""
+    """Draw white discs, more of them towards the centre, then blur."""
     height, width, _ = x.shape
     strength, opacity = draw_amount(rng, intensity), draw_amount(rng, alpha)
     if strength <= 0.0:
@@ -46,21 +46,21 @@ def fog(
             add_disc(row, column, rng.integers(smallest, largest), edges)
         tall, wide = int(tall * SMALLER), int(wide * SMALLER)
     draw_fog(x, edges, opacity * strength, white, clear, line)
-    smooth(x, deviation, radius, weights, shares, before, behind, blurred, sums, ring)
+    smooth(x, deviation, radius, weights, shares, before, after, blurred, sums, ring)
 
 
 def row_space(spec: Spec, columns: int) -> Spec:
-    """A number for every value of a row, in the precision of its calculations."""
+    """Return the workspace for a number for every value of a row, in the precision of its calculations."""
     number = np.float32 if np.can_cast(spec.dtype, np.float32) else np.float64
     return Spec((columns,), number)
 
 
 class Fog(ImageTransform):
-    """Discs of fog, denser towards the centre, and a blur (Albumentations' RandomFog).
+    """Fog: discs that are denser towards the centre, then a blur (Albumentations' RandomFog).
 
     `intensity`, from 0 to 1, decides how many discs there are and how large they are; each of them hides
-    alpha * intensity of what is behind it. The blur is over a thirtieth of the shorter side. Of float images what is
-    below black is clipped.
+    alpha * intensity of the image behind it. The blur is over a thirtieth of the shorter side. Values below black
+    of float images are clipped.
     """
 
     function = staticmethod(fog)
@@ -97,7 +97,7 @@ def rain(
     x: Any, rng: Any, drops: Any, slant: Any, length: Any, size: int, color: float, brightness: Any, white: float,
     layer: Any, sums: Any, totals: Any, line: Any,
 ) -> None:  # fmt: skip
-    """Streaks of light, blurred, then less light everywhere."""
+    """Draw blurred streaks of light, then darken the image."""
     height, width, _ = x.shape
     count = int(draw_amount(rng, drops) * height)
     across = draw_amount(rng, slant)
@@ -114,7 +114,7 @@ def rain(
 
 
 class Rain(ImageTransform):
-    """Slanted streaks in front of an image that becomes darker (Albumentations' RandomRain); clipped.
+    """Rain: slanted streaks in front of an image that becomes darker (Albumentations' RandomRain); clipped.
 
     There are `drops` streaks for each row of the image: a third there, and 1/4 for a drizzle, 1 for heavy and 2 for
     torrential rain. Each goes `length` of the height down and `slant` pixels to the right. They are blurred over `blur`
@@ -160,7 +160,7 @@ class Rain(ImageTransform):
 def shadow(
     x: Any, rng: Any, intensity: Any, fewest: int, most: int, region: Any, white: float, corners: Any, crossings: Any
 ) -> None:  # fmt: skip
-    """Darker polygons."""
+    """Darken polygons."""
     height, width, _ = x.shape
     for _ in range(draw_count(rng, fewest, most)):
         for k in range(corners.shape[0]):
@@ -172,7 +172,7 @@ def shadow(
 class Shadow(ImageTransform):
     """Polygons of shadow, in which an image is darker by `intensity` (Albumentations' RandomShadow); clipped.
 
-    `shadows` is how many, a number or a range. Each has so many `vertices`, anywhere in a `region` of the image: (left,
+    `shadows` is how many, a number or a range. Each has `vertices` corners, anywhere in a `region` of the image: (left,
     top, right, bottom), as fractions of its size. Where its sides cross, every other part is in the shadow.
     """
 

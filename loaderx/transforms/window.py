@@ -21,7 +21,7 @@ from .step import Step
 if TYPE_CHECKING:
     from loaderx.compiler.table import TableBuilder
 
-# What mixes pixels, by the name of an interpolation.
+# Kernels that mix pixels, by the name of an interpolation.
 FILTERS = {
     "bilinear": resizing.BILINEAR,
     "bicubic": resizing.BICUBIC,
@@ -75,7 +75,7 @@ class Tables:
 
 
 class WindowTransform(MovingTransform):
-    """A window of an image that becomes the whole output: crop, pad, flip, resize, and chains of them in one pass.
+    """Window of an image that becomes the whole output: crop, pad, flip, resize, and chains of them in one pass.
 
     Its function gives (top, height, flipped, left, width, flipped). The window may lie partly outside of the image.
     """
@@ -95,7 +95,7 @@ class WindowTransform(MovingTransform):
     def joins(self, group: list[Step], step: Step, spec: Spec) -> bool:
         if not all(before.transform.is_window for before in group):
             return False
-        mixed, fill = _looks(group)
+        mixed, fill = _mixing_and_fill(group)
         shown = self.shown_fill(spec)
         return not (
             (self.interpolation is not None and mixed)
@@ -104,15 +104,15 @@ class WindowTransform(MovingTransform):
         )
 
     def mixes(self, step: Step) -> bool:
-        """Whether pixels are mixed."""
+        """Return whether pixels are mixed."""
         return self.interpolation in FILTERS and not step.follows
 
     def reaches_outside(self, spec: Spec) -> bool:
-        """Whether the window may reach outside of an image of `spec`."""
+        """Return whether the window may reach outside of an image of `spec`."""
         return True
 
     def shown_fill(self, spec: Spec) -> tuple[float, ...] | None:
-        """The colour that is seen outside of an image of `spec`, if it may be."""
+        """Return the colour that is seen outside of an image of `spec`, if it may be."""
         shows = self.interpolation is None and self.border == windows.FILL
         return self.fills if shows and self.reaches_outside(spec) else None
 
@@ -123,7 +123,7 @@ class WindowTransform(MovingTransform):
         last = group[-1]
         scaling: Any = last.transform if last.transform.is_scaling else None
         shown = group[:-1] if scaling else group
-        # The tables of an image that is seen as it is.
+        # The tables of an unchanged image.
         identity = np.concatenate([np.arange(extent, dtype=np.int32) for extent in size])
         tables, current = Tables(table.constant(identity), size), spec
         for step in shown:
@@ -132,7 +132,7 @@ class WindowTransform(MovingTransform):
             tables = op.write_tables(table, step, current, result, tables)
             current = result
         height, width = tables.size
-        _, fill = _looks(shown)
+        _, fill = _mixing_and_fill(shown)
         # A row of it: see `copy_window`.
         pixel = np.resize(np.array(fill or (0.0,)).astype(spec.dtype), channels)
         row = value(np.tile(pixel.view(element_name(spec.dtype)), width))
@@ -228,8 +228,8 @@ def single_or_each(name: str, fill: Any) -> tuple[float, ...]:
     return colour[:1] if len(set(colour)) == 1 else colour
 
 
-def _looks(group: list[Step]) -> tuple[bool, tuple[float, ...] | None]:
-    """Return whether some windows in a row mix pixels, and the colour that they may show; one pass has one."""
+def _mixing_and_fill(group: list[Step]) -> tuple[bool, tuple[float, ...] | None]:
+    """Return whether some windows in a row mix pixels, and the fill colour that they may show; one pass has one."""
     mixed, fill = False, None
     for step in group:
         op: Any = step.transform

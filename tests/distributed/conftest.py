@@ -14,7 +14,7 @@ class Runs:
         program.write_files(folder)
 
     def __call__(self, topology):
-        """Return of each process in turn the results of its jobs by name."""
+        """Return the results of the jobs by name, for each process in turn."""
         if topology not in self._done:
             count, devices = map(int, topology.split("x"))
             jobs = {"batches": {}, "training": {}}
@@ -26,7 +26,7 @@ class Runs:
                     before = self(chain[leg - 1])[0]["resuming"] if leg else None
                     states = before and {name: result["state"] for name, result in before.items()}
                     jobs["resuming"] = {"leg": leg, "states": states}
-            # A failure is remembered too: to try again for every test would take hours.
+            # A failure is cached too: a retry in every test would take hours.
             self._done[topology] = None
             self._done[topology] = processes.run(self.folder, count, devices, jobs)
         results = self._done[topology]
@@ -44,9 +44,9 @@ HEARTBEAT = 10  # seconds after which a process that is silent counts as dead
 
 @pytest.fixture(scope="session", autouse=True)
 def begun_deaths(request, tmp_path_factory):
-    """Of every death that a test asks for its two processes, their folder and their port.
+    """Start every case of a dying process that a test needs; return their folders and ports.
 
-    They mostly wait, and so begin before all other tests, of which none waits for them.
+    They mostly wait, so they begin before all other tests, and no other test waits for them.
     """
     timeouts = {"heartbeat_timeout_seconds": HEARTBEAT, "shutdown_timeout_seconds": HEARTBEAT}
     asked = [

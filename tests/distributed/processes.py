@@ -1,4 +1,4 @@
-"""Several processes of one `jax.distributed` run over loopback, ended whatever happens."""
+"""Several processes of one `jax.distributed` run over loopback, ended in every case."""
 
 import json
 import os
@@ -22,10 +22,10 @@ def free_port():
 
 
 def start(folder, processes, devices, jobs, port, **settings):
-    """The processes, which write what they say to files: a pipe that nobody reads would stop them."""
+    """Start the processes. They write their output to files: a pipe that nobody reads would block them."""
     flags = f"--xla_force_host_platform_device_count={devices}"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    # Compiling what runs for a moment takes longer than running it as it is.
+    # Short programs: optimising them takes longer than running them.
     environment["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
     started = []
     for process in range(processes):
@@ -47,7 +47,7 @@ def start(folder, processes, devices, jobs, port, **settings):
 
 
 def wait(started, seconds, *, one_failure_ends_it=True):
-    """The exit codes; None of those that were still at work after so many seconds, which are ended."""
+    """Return the exit codes; None for processes still running after this many seconds, which are ended."""
     end = time.monotonic() + seconds
     try:
         while time.monotonic() < end:
@@ -64,12 +64,12 @@ def wait(started, seconds, *, one_failure_ends_it=True):
 
 
 def run(folder, processes, devices, jobs, seconds=150):
-    """What each process wrote, in their order."""
+    """Run a program in several processes; return the output of each, in their order."""
     for _ in range(2):
         port = free_port()
         codes = wait(start(folder, processes, devices, jobs, port), seconds)
         words = [(folder / f"words.{port}.{i}").read_text() for i in range(processes)]
-        # Somebody else took the port in between.
+        # Another process took the port in between.
         if not any(re.search("already in use", text) for text in words):
             break
     assert codes == [0] * processes, f"exit codes {codes}\n" + "\n---\n".join(words)
@@ -78,7 +78,7 @@ def run(folder, processes, devices, jobs, seconds=150):
 
 
 def whole(parts):
-    """A global array from what every process holds of it; replicas must be the same bytes."""
+    """Return a global array, put together from the parts of all processes; replicas must be the same bytes."""
     shape, dtype = parts[0]["shape"], parts[0]["dtype"]
     array, filled = np.zeros(shape, dtype), np.zeros(shape, bool)
     for part in parts:
@@ -95,13 +95,13 @@ def whole(parts):
 
 
 def whole_batch(batches):
-    """A global batch from those of all processes."""
+    """Return a global batch, put together from those of all processes."""
     assert all(batch.keys() == batches[0].keys() for batch in batches)
     return {name: whole([batch[name] for batch in batches]) for name in batches[0]}
 
 
 def places(batch, names):
-    """Which places of a global batch a process holds of some of its fields."""
+    """Return which places of a global batch a process holds in some of its fields."""
     found = set()
     for name in names:
         for index, _ in batch[name]["pieces"]:

@@ -1,4 +1,4 @@
-"""What each process of a distributed test runs: loaders by the score, and what its devices got of them into a file."""
+"""Program of each process of a distributed test: runs many loaders and writes the results of its devices to a file."""
 
 import json
 import os
@@ -29,7 +29,7 @@ TRAINING_STEPS = 6
 
 
 class Counting(Source):
-    """An array that remembers which rows were read of it."""
+    """Array that records which rows were read."""
 
     def __init__(self, array):
         self.array = array
@@ -70,7 +70,7 @@ def augmented(label=(), both=None):
 
 
 def hook(batch):
-    """Says how many rows it saw."""
+    """Write how many rows the hook saw."""
     seen = np.full(len(batch["label"]), len(batch["label"]), np.int32)
     return {"image": batch["image"] * 2, "label": batch["label"] + 1, "seen": seen}
 
@@ -80,7 +80,7 @@ def mixed(*both):
 
 
 def boxes():
-    """Two boxes for every image, and the mask that numbers them."""
+    """Return two boxes for every image, and the mask that numbers them."""
     corners = np.random.default_rng(2).integers(0, 6, (ROWS, 2, 2))
     found = np.concatenate([corners, corners + 4], axis=2).astype(np.float32)
     mask = np.zeros((ROWS, 10, 10), np.uint8)
@@ -115,7 +115,7 @@ OPTIONS = {
 
 
 def write_files(folder):
-    """The files that the sources of some loaders are."""
+    """Write the files of the sources of some loaders."""
     from loaderx import write_array_record
 
     np.save(folder / "image.npy", images())
@@ -123,7 +123,7 @@ def write_files(folder):
 
 
 def dataset_and_options(name, folder):
-    """What a loader is made of."""
+    """Return the dataset and the options of a loader."""
     options = {"batch_size": BATCH, "seed": 3, **OPTIONS.get(name, PLAIN)}
     dataset = arrays()
     if name == "npy":
@@ -153,7 +153,7 @@ LAYOUTS = ["data", "replicated", "mixed up", "uneven", *IN_PAIRS]
 
 
 def layouts(devices):
-    """Shardings over these devices; in a dict, one for each field."""
+    """Return shardings over these devices; in a dict, one for each field."""
     spec = PartitionSpec
     line = Mesh(devices, "data")
     mixed_up = Mesh(
@@ -170,7 +170,7 @@ def layouts(devices):
         "uneven": NamedSharding(Mesh(few if len(others) > 1 else few[1:6], "data"), spec("data")),
     }
     if len(devices) % 2 == 0:
-        # Replicas of the same rows lie half of all devices apart, and so on two hosts.
+        # Replicas of the same rows are half of all devices apart, and so on two hosts.
         mesh = Mesh(np.array(devices).reshape(2, -1).T, ("data", "model"))
 
         def on(*axes):
@@ -192,7 +192,7 @@ def layouts(devices):
 
 
 def scenarios(devices):
-    """Pairs of a loader and a layout over so many devices."""
+    """Return pairs of a loader and a layout over this many devices."""
     pairs = [(loader, "data") for loader in LOADERS]
     pairs += [(loader, layout) for loader in ON_EVERY_LAYOUT for layout in LAYOUTS]
     pairs += [
@@ -205,18 +205,18 @@ def scenarios(devices):
 
 
 def sharding_of(layout, options):
-    """The sharding to give to a loader: one for the mask too if there is a mask."""
+    """Return the sharding to give to a loader: one for the mask too if there is a mask."""
     if not isinstance(layout, dict):
         return layout
     padded = options.get("remainder") == "pad"
     return {name: sharding for name, sharding in layout.items() if name != "mask" or padded}
 
 
-# --- what a process does ----------------------------------------------------------------------
+# --- jobs of a process ------------------------------------------------------------------------
 
 
 def held(array, sharding):
-    """What of a global array the devices of this process hold."""
+    """Return the parts of a global array on the devices of this process."""
     assert array.sharding == sharding
     assert array.committed
     pieces = [
@@ -235,7 +235,7 @@ def held_batch(batch, sharding):
 
 
 def batches(folder):
-    """Every scenario: batches of an iterator with its states, one far away, and which rows were read."""
+    """Run every scenario: batches of an iterator with its states, a distant one, and which rows were read."""
     results = {}
     found = layouts(jax.devices())
     for name, layout in scenarios(jax.device_count()):
@@ -263,7 +263,7 @@ def batches(folder):
 
 
 def training(folder):
-    """Losses of a data-parallel run, and of every batch a sum of whole numbers, which no order of adding changes."""
+    """Return losses of a data-parallel run, and a sum of integers per batch, which no order of addition changes."""
     dataset, options = dataset_and_options("augmented", folder)
     mesh = Mesh(jax.devices(), "data")
     everywhere = NamedSharding(mesh, PartitionSpec())
@@ -304,7 +304,7 @@ def training_step(parameters, batch):
 
 
 def local_checksum(image):
-    """The bits of every pixel times its place in the batch, summed over all devices."""
+    """Return the bits of every pixel times its place in the batch, summed over all devices."""
     place = jax.lax.axis_index("data") * len(image) + jnp.arange(len(image))
     bits = jax.lax.bitcast_convert_type(image, jnp.int32).reshape(len(image), -1)
     return jax.lax.psum((bits * (place[:, None] + 1)).sum(), "data")
@@ -334,7 +334,7 @@ RESUME_TRANSFORMS = {"image": [ops.RandomCrop(8, pad=1), ops.RandomFlip()]}
 
 
 def resuming(folder, leg, states):
-    """One run of each chain of resumed runs, from the states of the one before."""
+    """Do one run of each chain of resumed runs, from the states of the one before."""
     sharding = NamedSharding(Mesh(jax.devices(), "data"), PartitionSpec("data"))
     results = {}
     for name, (rows, options, legs) in RESUMES.items():
@@ -361,7 +361,7 @@ def resuming(folder, leg, states):
 
 
 def refusals(folder):
-    """The words with which loaders are refused, or None."""
+    """Return the messages with which loaders are refused, or None."""
     spec = PartitionSpec
     found = layouts(jax.devices())
     sharding = found["data"]
@@ -411,7 +411,7 @@ def refusals(folder):
 
 
 def refused_state(sharding):
-    """The words for a state with which the last batch of the epoch would not divide, and whether they come too late."""
+    """Return the message for a state with which the last batch of the epoch is not divisible, and when it comes."""
     rows = {"row": np.arange(480)}
     with iter(DataLoader(rows, batch_size=30, output="numpy")) as iterator:
         next(iterator)
@@ -432,7 +432,7 @@ def refused_state(sharding):
 
 
 def dying(folder, victim, how):
-    """Train until another process is gone; say in a file how far this one came."""
+    """Train until another process dies; write to a file how far this one came."""
     dataset, options = dataset_and_options("augmented", folder)
     mesh = Mesh(jax.devices(), "data")
     divided = NamedSharding(mesh, PartitionSpec("data"))

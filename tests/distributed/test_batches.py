@@ -1,4 +1,4 @@
-"""Global batches are the same bytes for every number of processes and every layout, and nobody reads rows of others."""
+"""Global batches are the same bytes for every number of processes and layout, and no process reads rows of others."""
 
 import functools
 import subprocess
@@ -18,7 +18,7 @@ TOPOLOGIES = [*SMALL, *(pytest.param(topology, marks=pytest.mark.long) for topol
 
 
 def scenarios(topology):
-    """The pairs of a loader and a layout that a topology has."""
+    """Return the pairs of a loader and a layout that a topology has."""
     count, devices = map(int, topology.split("x"))
     return program.scenarios(count * devices)
 
@@ -35,7 +35,7 @@ def all_scenarios(loaders=program.LOADERS):
 
 @pytest.fixture(scope="session")
 def alone(runs):
-    """A loader of one process, without JAX."""
+    """Return a loader of one process, without JAX."""
 
     @functools.cache
     def make(name):
@@ -80,7 +80,7 @@ def test_a_global_batch_is_that_of_one_process(runs, alone, topology, loader, la
         batch = processes.whole_batch([result["steps"][step] for result in results])
         expected = dict(reference.batch(step[1] if isinstance(step, tuple) else step))
         if loader == "hook":
-            # It saw fewer rows here than there.
+            # The hook saw fewer rows here than there.
             batch.pop("seen")
             expected.pop("seen")
         assert_same_bytes(batch, expected)
@@ -135,7 +135,7 @@ def test_a_hook_sees_the_rows_of_its_process(runs, topology, layout):
 
 
 def partner_steps(size, own, read, order):
-    """How far around the batch the partners stand of those that were read, so that it is exactly these."""
+    """Return the distances to the partners around the batch that explain exactly the rows that were read."""
     return {
         step
         for step in range(1, size)
@@ -204,7 +204,7 @@ def test_the_layouts_are_so_over_more_devices(runs):
     assert held("other rows for each field", 0) == set(range(60))
 
 
-# --- what is refused --------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------
 
 REFUSALS = {
     "keep": ['"pad"', "10 rows"],
@@ -237,7 +237,7 @@ def test_what_cannot_work_is_refused_in_every_process(runs, topology, case):
 
 @pytest.mark.parametrize("topology", FEW_AND_MANY)
 def test_a_state_that_leaves_a_last_batch_that_cannot_be_divided_is_refused_at_once(runs, topology):
-    """Not in the middle of a training of hours."""
+    """Refuse it at once, not after hours of training."""
     for process in runs(topology):
         message = process["refusals"]["resumed between batches"]
         assert message is not None
@@ -284,7 +284,7 @@ def test_a_process_that_fails_is_reported_with_its_words(tmp_path):
         processes.run(tmp_path, 1, 1, {"no such job": {}})
 
 
-def test_a_process_that_goes_on_for_ever_is_ended():
+def test_a_process_that_never_ends_is_ended():
     started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
     assert processes.wait([started], 0.2) == [None]
     assert started.poll() is not None

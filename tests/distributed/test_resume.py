@@ -1,4 +1,4 @@
-"""A run that goes on over another number of processes, with another batch size, goes on at the very next sample."""
+"""A run resumed with another number of processes and another batch size continues at the very next sample."""
 
 import itertools
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(400)
 
 
 def legs(runs, name):
-    """The global batches of each run of a chain, and the results of its processes."""
+    """Return the global batches of each run of a chain, and the results of its processes."""
     for topology in program.RESUMED_ON:
         results = [process["resuming"][name] for process in runs(topology)]
         steps = list(results[0]["steps"])
@@ -24,7 +24,7 @@ def legs(runs, name):
 
 
 def delivered(runs, name):
-    """All rows and images in the order in which they came, without padding."""
+    """Return all rows and images in the order of delivery, without padding."""
     batches = [batch for own, _ in legs(runs, name) for batch in own]
     masks = [batch.get("mask", np.ones(len(batch["row"]), bool)) for batch in batches]
     return {
@@ -34,7 +34,7 @@ def delivered(runs, name):
 
 
 def stream(rows, epochs):
-    """All samples in order, from one process that has an epoch in a batch."""
+    """Return all samples in order, from one process that has an epoch in a batch."""
     loader = DataLoader(
         program.resume_dataset(rows), batch_size=rows, seed=5, output="numpy",
         transforms=program.RESUME_TRANSFORMS,
@@ -101,7 +101,7 @@ def test_dropped_rows_are_of_the_end_of_an_epoch_and_none_comes_twice(runs):
 
 @pytest.mark.parametrize("name", program.RESUMES)
 def test_a_position_inside_a_batch_is_said_where_the_epoch_is_rounded(runs, name):
-    """With 96 after 64 the first epoch of "padded" and "dropped" is cut in other places."""
+    """Resume with 96 after 64: the first epoch of "padded" and "dropped" is cut in other places."""
     said = [results[0]["warnings"] for _, results in legs(runs, name)]
     inside = {"padded": [0, 1, 1], "dropped": [0, 1, 0]}.get(name, [0, 0, 0])
     assert [len(warnings) for warnings in said] == inside

@@ -1,4 +1,4 @@
-"""Training over several processes goes as in one, and ends with JAX's error when one of them dies."""
+"""Training over several processes equals that in one, and ends with JAX's error when one of them dies."""
 
 import re
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(400)
 
 @pytest.fixture(scope="module")
 def batches(runs):
-    """The batches of one process."""
+    """Return the batches of one process."""
     dataset, options = program.dataset_and_options("augmented", runs.folder)
     loader = DataLoader(dataset, output="numpy", **options)
     return [loader.batch(step) for step in range(program.TRAINING_STEPS)]
@@ -23,7 +23,7 @@ def batches(runs):
 
 @pytest.fixture(scope="module")
 def losses(batches):
-    """The losses of one process with one device."""
+    """Return the losses of one process with one device."""
     parameters = jax.jit(program.initial_parameters)()
     found = []
     for batch in batches:
@@ -33,7 +33,7 @@ def losses(batches):
 
 
 def checksum(image):
-    """The twin of `local_checksum`, for a whole batch."""
+    """Return the result of `local_checksum` for a whole batch: its NumPy twin."""
     bits = image.view(np.uint32).reshape(len(image), -1)
     return int((bits * np.arange(1, len(image) + 1, dtype=np.uint32)[:, None]).sum(dtype=np.uint32))
 
@@ -68,7 +68,7 @@ def test_other_batches_would_have_other_losses_and_sums(batches, losses):
 
 # --- a process that dies ----------------------------------------------------------------------
 
-# What a slow machine may take to start, and to notice.
+# Seconds to wait until a slow machine has started, and has noticed.
 PATIENCE = 120
 # Starting processes takes most of the time: one case here, the others in `make test-long`.
 DEATHS = {
@@ -81,7 +81,7 @@ DEATHS = {
 
 @pytest.fixture(scope="module")
 def deaths(begun_deaths):
-    """Of every death the exit codes and what the processes wrote."""
+    """Return the exit codes and the output of the processes, by case."""
     everyone = [process for started, _, _ in begun_deaths.values() for process in started]
     all_codes = processes.wait(everyone, PATIENCE, one_failure_ends_it=False)
     return {

@@ -1,4 +1,4 @@
-"""Batches as PyTorch tensors: the memory of the batch, for as long as a tensor, a view or a storage sees it."""
+"""Batches as PyTorch tensors share the memory of the batch, which lives as long as a tensor, view or storage of it."""
 
 import gc
 import pickle

@@ -2,7 +2,7 @@
 
 import os
 
-# It asks the network for a newer release when it is imported.
+# Albumentations asks the network for a newer release when it is imported.
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"
 
 import albumentations as A  # noqa: N812 - as its users call it
@@ -14,7 +14,7 @@ import loaderx as lx
 
 
 def photo(height=48, width=64, seed=3):
-    """A picture with smooth parts, edges, noise, black and white."""
+    """Return a picture with smooth parts, edges, noise, black and white."""
     rng = np.random.default_rng(seed)
     coarse = rng.uniform(-60, 315, (6, 8, 3)).astype(np.float32)
     smooth = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
@@ -23,7 +23,7 @@ def photo(height=48, width=64, seed=3):
 
 
 def coordinates(height, width):
-    """An image whose values are the row and the column of each pixel."""
+    """Return an image whose values are the row and the column of each pixel."""
     return np.stack(np.mgrid[:height, :width], -1).astype(np.float32)
 
 
@@ -36,22 +36,22 @@ def as_image(tensor):
 
 
 def by_loaderx(ops, image):
-    """What ops make of one image."""
+    """Return one image after these ops."""
     return many_by_loaderx(ops, image, 1)[0]
 
 
 def by_torchvision(transform, image):
-    """What a transform or a function of torchvision makes of an image."""
+    """Return an image after a transform or a function of torchvision."""
     return as_image(transform(as_tensor(image)))
 
 
 def by_albumentations(transform, image):
-    """What a transform of Albumentations makes of an image."""
+    """Return an image after a transform of Albumentations."""
     return transform(image=image)["image"]
 
 
 def many_by_loaderx(ops, image, count):
-    """What ops make of the same image, with other draws every time."""
+    """Return the results of ops on the same image, with other draws every time."""
     ops = ops if isinstance(ops, list) else [ops]
     return lx.pipeline(ops, seed=1)(np.repeat(image[None], count, 0))
 

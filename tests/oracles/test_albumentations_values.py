@@ -1,4 +1,4 @@
-"""Ops without chance give Albumentations' values: exactly, within a level, or within some levels that are named."""
+"""Deterministic ops give Albumentations' values: exactly, within a level, or within some levels that are named."""
 
 import albumentations as A  # noqa: N812 - as its users call it
 import cv2
@@ -91,7 +91,7 @@ def test_histograms_of_grey_images_are_equalized_in_tiles_as_there():
 
 
 def test_jpeg_loses_what_it_loses_there():
-    # Albumentations hands its image to OpenCV as it is, which takes the first channel for blue.
+    # Albumentations passes its image to OpenCV unchanged, which treats the first channel as blue.
     image = photo(64, 64)
     swapped = A.ImageCompression(quality_range=(50, 50), p=1)
     theirs = by_albumentations(swapped, image[..., ::-1].copy())[..., ::-1].astype(float)

@@ -1,4 +1,4 @@
-"""Ops with chance draw from torchvision's and Albumentations' distributions: what they measure is of the same law."""
+"""Random ops draw from torchvision's and Albumentations' distributions: samples of both have the same law."""
 
 import albumentations as A  # noqa: N812 - as its users call it
 import numpy as np
@@ -23,14 +23,14 @@ WAYS = {"torchvision": many_by_torchvision, "Albumentations": many_by_albumentat
 
 
 def crop_of(out):
-    """Top, left, height and width of what was scaled to 2 x 2 pixels."""
+    """Return top, left, height and width of the part that was scaled to 2 x 2 pixels."""
     sizes = 2 * (out[:, 1, 0, 0] - out[:, 0, 0, 0]), 2 * (out[:, 0, 1, 1] - out[:, 0, 0, 1])
     places = out[:, 0, 0].T + 0.5 - np.array(sizes) / 4
     return [*places, *sizes]
 
 
 def map_of(out):
-    """The six numbers of the map that coordinates went through, from around the centre."""
+    """Return the six numbers of the map, from the coordinates around the centre."""
     _, height, width, _ = out.shape
     y, x = height // 2, width // 2
     right = (out[:, y, x + 4] - out[:, y, x - 4]) / 8
@@ -39,7 +39,7 @@ def map_of(out):
 
 
 def turn_of(out):
-    """The sine of a rotation; OpenCV counts in 32nds of pixels."""
+    """Return the sine of a rotation; OpenCV counts in 32nds of pixels."""
     return [np.round(map_of(out)[0], 1)]
 
 
@@ -48,7 +48,7 @@ def centre_of(out):
 
 
 def means_of(out):
-    """The mean of every channel."""
+    """Return the mean of every channel."""
     return [*out.reshape(len(out), -1, out.shape[-1]).mean(1, dtype=float).T]
 
 
@@ -57,7 +57,7 @@ def spreads_of(out):
 
 
 def hole_of(out):
-    """Height and width of the rows and columns that are 0; 0 where nothing is."""
+    """Return height and width of the rows and columns that are 0, or 0 if there are none."""
     zero = out[..., 0] == 0
     return [zero.any(2).sum(1), zero.any(1).sum(1)]
 
@@ -67,7 +67,7 @@ def peak_of(out):
 
 
 def shares_of(out):
-    """The shares of black and of white pixels."""
+    """Return the shares of black and of white pixels."""
     return [(out[..., 0] == 0).mean((1, 2)), (out[..., 0] == 255).mean((1, 2))]
 
 
@@ -171,7 +171,7 @@ def test_draws_are_of_the_same_law(library, op, transform, image, measure):
     ours = measure(many_by_loaderx(op, image, DRAWS))
     theirs = measure(WAYS[library](transform, image, DRAWS))
     for mine, other in zip(ours, theirs, strict=True):
-        # Rounding in the last places is no difference.
+        # Rounding errors do not count as a difference.
         mine, other = np.round(mine, 3), np.round(other, 3)
         law = stats.ks_2samp(mine, other, method="asymp")
         assert law.pvalue > 1e-4, (mine.mean(), other.mean())

@@ -1,4 +1,4 @@
-"""Mosaic next to that of Albumentations: the same images, masks, boxes and keypoints about the same point."""
+"""Mosaic equals that of Albumentations: the same images, masks, boxes and keypoints around the same point."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from loaderx import transforms as T  # noqa: N812 - as users write it
 from tests.oracles.libraries import A
 
 HEIGHT, WIDTH = 20, 30
-# Sizes, what Albumentations draws its part of the grid of four by, and the same point as a share of the size.
+# Sizes, the parameters of Albumentations for its part of the grid of four, and the same point as a share of the size.
 CASES = [
     ((20, 30), 0.5, 0.5),
     ((20, 30), 0.4, 0.6),
@@ -23,7 +23,7 @@ DRAWS = 1500
 
 
 def scenes():
-    """Four images whose pixels are all different, with a mask, boxes with a class, and keypoints."""
+    """Return four images whose pixels are all different, with a mask, boxes with a class, and keypoints."""
     rng = np.random.default_rng(0)
     image = np.arange(4 * HEIGHT * WIDTH, dtype=np.float32).reshape(4, HEIGHT, WIDTH, 1)
     corners = rng.uniform(0, [WIDTH - 12, HEIGHT - 12], (4, 3, 2))
@@ -46,7 +46,7 @@ def mosaic_of(size, share):
 
 
 def by_albumentations(data, order, size, share):
-    """The mosaic of four images in this order. The first has the largest part, and the others any."""
+    """Return the mosaic of four images in this order. The first has the largest part, the others any."""
     boxes = data["boxes"]
     items = [
         {
@@ -64,11 +64,11 @@ def by_albumentations(data, order, size, share):
         found = transform(**items[0], mosaic_metadata=items[1:])
         if order_of(found["image"]) == order:
             return found
-    raise AssertionError(f"it never has the order {order}")
+    raise AssertionError(f"Albumentations did not draw the order {order}")
 
 
 def order_of(image):
-    """The numbers of the images in the corners of a mosaic."""
+    """Return the numbers of the images in the corners of a mosaic."""
     return (image[[0, 0, -1, -1], [0, -1, 0, -1], 0] // (HEIGHT * WIDTH)).astype(int).tolist()
 
 
@@ -97,7 +97,7 @@ def test_a_mosaic_is_that_of_albumentations(size, theirs, ours):
 
 
 def meeting_points(images):
-    """The row and the column at which four images of one value each meet."""
+    """Return the row and the column at which four images of one value each meet."""
     lines = ((image[:, 0, 0], image[0, :, 0]) for image in images.astype(int))
     return np.array([[np.flatnonzero(np.diff(line))[0] for line in both] for both in lines])
 

@@ -1,4 +1,4 @@
-"""Policies have torchvision's tables: every image that one of both can make is made by the other."""
+"""Policies have torchvision's tables: each of the two can make every image that the other makes."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ SAME = {"interpolation": "nearest"}
 
 
 def applied(policy, name, magnitude):
-    """What one op of torchvision's table makes of the image."""
+    """Return the image after one op of torchvision's table."""
     mode = v2.InterpolationMode.NEAREST
     tensor = policy._apply_image_or_video_transform(
         as_tensor(IMAGE), name, magnitude, interpolation=mode, fill={}
@@ -23,12 +23,12 @@ def applied(policy, name, magnitude):
 
 
 def strength(magnitude):
-    """A magnitude without the rounding of float32, by which whole pixels may be cut off to one less."""
+    """Return a magnitude without the rounding of float32, which can cut off a whole pixel."""
     return round(float(magnitude), 4)
 
 
 def images_of(policy, space, bins, chosen):
-    """What every op of a table makes of the image at these magnitudes, by name."""
+    """Return the image after every op of a table at these magnitudes, by name."""
     for name, (magnitudes_of, signed) in space.items():
         magnitudes = magnitudes_of(bins, *IMAGE.shape[:2])
         values = [0.0] if magnitudes is None else [strength(magnitudes[k]) for k in chosen]
@@ -38,12 +38,12 @@ def images_of(policy, space, bins, chosen):
 
 
 def distances(made, possible):
-    """Mean difference of every image to every other."""
+    """Return the mean difference of every image to every other."""
     flat = possible.reshape(len(possible), -1)
     return np.stack([abs(flat - one.reshape(1, -1)).mean(1) for one in made.astype(float)])
 
 
-# Colours are rounded here and cut off there, which is a level of nearly all values at most.
+# Colours are rounded here and cut off there: nearly all values differ by at most one level.
 NEAR = 1.1
 
 
@@ -68,7 +68,7 @@ def test_trivial_augment_makes_the_images_of_torchvision():
     made = many_by_loaderx(T.TrivialAugment(**SAME), IMAGE, 1500)
     apart = distances(made, np.stack(possible))
     assert (apart.min(1) <= NEAR).all()
-    # Nearly all of some 700, each of which is expected twice or more.
+    # Nearly all of about 700, each of which is expected twice or more.
     assert (apart.min(0) <= NEAR).mean() > 0.75
     seen = {name for name, least in zip(names, apart.min(0), strict=True) if least <= NEAR}
     assert seen == set(names)
@@ -93,7 +93,7 @@ def test_auto_augment_has_the_pairs_of_torchvision(name):
             possible = [applied(theirs, wanted, s * value) for s in ((1, -1) if signed else (1,))]
             (alone,) = op.branches[0].ops
             made = by_loaderx(alone, IMAGE)
-            # Of two pixels that are as near, either may be the nearest.
+            # Of two pixels at the same distance, either may be the nearest.
             apart = [np.quantile(abs(made - image), 0.9) for image in possible]
             assert min(apart) <= NEAR, text
 

@@ -1,4 +1,4 @@
-"""Ops without chance give torchvision's values: exactly, within a level, or within a level on average."""
+"""Deterministic ops give torchvision's values: exactly, within a level, or within a level on average."""
 
 import numpy as np
 import pytest

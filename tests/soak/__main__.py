@@ -1,7 +1,7 @@
 """Soak test: `python -m tests.soak --minutes 30` tries random configurations, exits, kills, forks, pickles and signals.
 
-Every trial runs in processes of its own. It fails by a wrong byte, a wrong exit status, a word of a crash on standard
-error, or by not ending in time. Not part of `make test`; `make soak` runs it.
+Every trial runs in processes of its own. It fails on a wrong byte, a wrong exit status, a crash message on standard
+error, or a timeout. Not part of `make test`; `make soak` runs it.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main() -> int:
             if seed is None:
                 return
             rng = random.Random(seed)
-            # Drawn in any case: what follows is then the same with --only.
+            # Drawn in any case, so that later draws are the same with --only.
             drawn = rng.choices(list(trials.TRIALS), list(trials.SHARES.values()))[0]
             kind = given.only or drawn
             try:

@@ -17,7 +17,7 @@ import numpy as np
 
 BEGAN = "began"
 if __name__ == "__main__":
-    # From here on a signal may come: an interrupted import of NumPy is NumPy's own affair.
+    # From here on a signal may come: an interrupted import of NumPy is not ours to handle.
     print(BEGAN, flush=True)  # noqa: T201
 
 import loaderx  # noqa: E402
@@ -38,7 +38,7 @@ CHAINS = {
 
 
 def random_configuration(rng: random.Random) -> dict:
-    """One of some hundred thousand."""
+    """Return one of several hundred thousand configurations."""
     shape = rng.choice(list(SHAPES))
     chains = list(CHAINS) if shape == "image" else ["none"]
     epochs = rng.choice([None, None, 1, 3])
@@ -60,14 +60,14 @@ def random_configuration(rng: random.Random) -> dict:
 
 
 def data_of(configuration: dict) -> np.ndarray:
-    """The rows, which are a function of the configuration."""
+    """Return the rows, which are a function of the configuration."""
     shape = (ROWS, *SHAPES[configuration["shape"]])
     numbers = np.random.default_rng(5).integers(0, 256, shape)
     return numbers.astype(configuration["dtype"])
 
 
 def source_of(configuration: dict, folder: Path):
-    """The rows as the configuration wants them; files are written by whoever comes first."""
+    """Return the rows in the source of the configuration; the first process writes its files."""
     data = data_of(configuration)
     kind = configuration["source"]
     name = folder / f"{configuration['shape']}-{configuration['dtype']}"
@@ -89,7 +89,7 @@ def source_of(configuration: dict, folder: Path):
 
 
 def once(path: Path, write) -> Path:
-    """A file that several processes may want at once."""
+    """Create a file that several processes may want at once."""
     if not path.exists():
         half = path.with_name(f"{os.getpid()}-{path.name}")
         write(half)
@@ -98,12 +98,12 @@ def once(path: Path, write) -> Path:
 
 
 def negate(batch):
-    """A hook: Python code on the whole batch."""
+    """Negate a batch: a hook in Python."""
     return {**batch, "data": -batch["data"].astype(np.float32)}
 
 
 def loader_of(configuration: dict, folder: Path, rng: random.Random):
-    """The loader, with numbers of threads and batches that must not matter."""
+    """Return the loader, with numbers of threads and batches that must not matter."""
     weights = np.arange(1, ROWS + 1) if configuration["weighted"] else None
     chain = CHAINS[configuration["chain"]]()
     return loaderx.DataLoader(
@@ -123,7 +123,7 @@ def loader_of(configuration: dict, folder: Path, rng: random.Random):
 
 
 def digest(batch) -> str:
-    """A hash of all fields of a batch."""
+    """Return a hash of all fields of a batch."""
     found = hashlib.sha256()
     for name in sorted(batch):
         array = np.asarray(batch[name])
@@ -133,7 +133,7 @@ def digest(batch) -> str:
 
 
 def take(iterator, steps: int) -> list[str]:
-    """The digests of the next batches."""
+    """Return the digests of the next batches."""
     return [digest(batch) for _, batch in zip(range(steps), iterator, strict=False)]
 
 
@@ -143,7 +143,7 @@ def iterated(loader, steps, rng):
 
 
 def by_number(loader, steps, rng):
-    """Random access, last batch first."""
+    """Obtain batches by random access, last batch first."""
     with contextlib.suppress(TypeError):
         steps = min(steps, len(loader))
     return [digest(loader.batch(step)) for step in reversed(range(steps))][::-1]
@@ -167,13 +167,13 @@ def copied(loader, steps, rng):
 
 
 def spawned(loader, steps, rng):
-    """A loader that is sent to a new process."""
+    """Obtain batches from a loader that is sent to a new process."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(iterated, (loader, steps, None))
 
 
 def in_epochs(loader, steps, rng):
-    """Epoch after epoch, up to the end of the stream."""
+    """Obtain batches epoch by epoch, up to the end of the stream."""
     found, epoch = [], 0
     while len(found) < steps and epoch != loader.num_epochs:
         with loader.epoch(epoch) as iterator:
@@ -183,7 +183,7 @@ def in_epochs(loader, steps, rng):
 
 
 def forked(loader, steps, rng):
-    """A child that goes on where its parent is; both get the same."""
+    """Fork a child that continues where its parent is; both get the same."""
     with iter(loader) as iterator:
         first = take(iterator, rng.randrange(steps))
         reading, writing = os.pipe()
@@ -205,7 +205,7 @@ def forked(loader, steps, rng):
 
 
 def shared_by_threads(loader, steps, rng):
-    """Every batch once, whichever thread gets it."""
+    """Share an iterator between threads: every batch comes once, to any of them."""
     with iter(loader) as iterator:
         lock = threading.Lock()
         found, failures = [], []
@@ -233,15 +233,15 @@ def shared_by_threads(loader, steps, rng):
             thread.join()
         if failures:
             raise failures[0]
-    # In any order, so compared as a set by whoever asks.
+    # In any order, so the caller compares them as a set.
     return sorted(filter(None, found))
 
 
 def interrupted(loader, steps, rng):
-    """Ctrl-C at random moments, caught; the iterator goes on exactly where it was."""
+    """Interrupt by Ctrl-C at random moments; the iterator resumes exactly where it was."""
     ended = threading.Event()
     pauses = [rng.random() * 0.02 for _ in range(20)]
-    # Elsewhere than in the lines that are tried, an interrupt would end this test and not what it tests.
+    # Outside of the lines in `try`, an interrupt would end this test and not the code under test.
     armed = [False]
 
     def interrupt(number, frame):
@@ -298,7 +298,7 @@ WAYS = {
 
 
 def check(configuration: dict, folder: Path, ways: list[str], seed: int) -> list[str]:
-    """Obtain the batches in several ways and compare them; the digests, for a comparison across processes."""
+    """Obtain the batches in several ways and compare them; return the digests, to compare processes."""
     rng = random.Random(seed)
     expected = None
     for way in ways:
@@ -317,14 +317,14 @@ def check(configuration: dict, folder: Path, ways: list[str], seed: int) -> list
 
 
 def check_against_numpy(loader, data, configuration) -> None:
-    """Without transforms a batch is what NumPy picks."""
+    """Compare batches without transforms to NumPy's rows."""
     batch, rows = loader.batch(0), loader.indices(0)
     assert np.array_equal(np.asarray(batch["data"]), data[rows])
     assert np.array_equal(np.asarray(batch["label"]), rows)
 
 
 def main(arguments: dict) -> None:
-    """What a child process does: print the digests, perhaps slowly."""
+    """Run a child process: print the digests, perhaps slowly."""
     import warnings
 
     warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""A transform in a module of its own, so that pickles can name it."""
+"""Transform in a module of its own, so that pickles can name it."""
 
 import loaderx
 

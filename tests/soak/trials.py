@@ -1,4 +1,4 @@
-"""The trials of the soak test: each starts processes and raises where something other than the promised happens."""
+"""Trials of the soak test: each starts processes and raises if a promise is broken."""
 
 import json
 import os
@@ -17,7 +17,7 @@ import numpy as np
 from tests.soak import stream
 
 ROOT = Path(__file__).parents[2]
-# A process that takes longer hangs: the longest compiles everything anew on a busy machine.
+# A process that takes longer has hung: the slowest compiles everything again on a busy machine.
 PATIENCE = 300
 # Ctrl-C in JAX's own callback of the garbage collector is printed and lost, in any program that uses JAX.
 LOST_BY_JAX = re.compile(
@@ -36,7 +36,7 @@ CRASHES = (
 
 
 def start(program: list[str], cache: Path, **options) -> subprocess.Popen:
-    """A Python process with caches of its own."""
+    """Start a Python process with caches of its own."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -57,7 +57,7 @@ def start(program: list[str], cache: Path, **options) -> subprocess.Popen:
 
 
 def end(process: subprocess.Popen, allowed: tuple[int, ...] = (0,)) -> tuple[str, str]:
-    """What a process wrote, once it ended as it may."""
+    """Return the output of a process, once it ended in an allowed way."""
     try:
         output, errors = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
@@ -77,7 +77,7 @@ def end(process: subprocess.Popen, allowed: tuple[int, ...] = (0,)) -> tuple[str
 
 
 def walk(rng: random.Random, home: Path, configuration: dict, ways: list[str], cache: Path):
-    """A process that obtains the batches of a configuration in several ways."""
+    """Start a process that obtains the batches of a configuration in several ways."""
     data = home / "data"
     data.mkdir(exist_ok=True)
     arguments = {
@@ -98,7 +98,7 @@ def shared(home: Path) -> Path:
 
 
 def configurations(rng: random.Random, home: Path) -> str:
-    """The same batches in all ways, in two processes."""
+    """Check the same batches in all ways, in two processes."""
     configuration = stream.random_configuration(rng)
     ways = rng.sample(list(stream.WAYS), 4)
     first = walk(rng, home, configuration, ways[:2], shared(home))
@@ -116,7 +116,7 @@ data = np.zeros(({rows}, 32, 32, 3), np.uint8)
 def make():
     return DataLoader(data, batch_size={size}, transforms={chain}, output={output!r})
 """
-# How a program ends -> (what it does, its exit status).
+# Way a program ends -> (its last lines, its exit status).
 EXITS = {
     "plain end": ("batch = next(iter(make()))", 0),
     "iterator kept": ("it = iter(make()); batch = next(it)", 0),
@@ -141,7 +141,7 @@ EXITS = {
         ),
         0,
     ),
-    # A daemon of the user's that itself keeps and drops arrays of JAX aborts with or without a loader.
+    # A user's daemon thread that keeps and drops arrays of JAX aborts with or without a loader.
     "in a running daemon thread": (
         (
             "def run():\n    for batch in DataLoader(data, output='numpy'): pass\n"
@@ -180,7 +180,7 @@ EXITS = {
 
 
 def exits(rng: random.Random, home: Path) -> str:
-    """A program ends with its own status and says nothing else."""
+    """End a program: it keeps its own exit status and prints nothing else."""
     way = rng.choice(list(EXITS))
     run_to_the_end(way, rng, home)
     return way
@@ -201,7 +201,7 @@ def run_to_the_end(way: str, rng: random.Random, home: Path) -> None:
             "shell = InteractiveShell.instance()\nshell.user_ns['make'] = make\n"
             # CPython 3.11 cannot format an exception while another thread parses, as it does to compile.
             "next(iter(make()))\n"
-            # The cell itself begins to count: what IPython does before it would lose the interruption.
+            # The cell itself begins to count: an interruption before it is lost in IPython.
             "shell.user_ns['press'] = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))\n"
             "shell.run_cell('press.start()\\nfor batch in make(): pass')\n"
         )
@@ -219,7 +219,7 @@ def run_to_the_end(way: str, rng: random.Random, home: Path) -> None:
 
 
 def kills(rng: random.Random, home: Path) -> str:
-    """A process killed at any moment leaves nothing that harms the next one."""
+    """Kill a process at any moment: nothing is left that harms the next one."""
     configuration = stream.random_configuration(rng)
     with tempfile.TemporaryDirectory(dir=home) as folder:
         cold = rng.random() < 0.5
@@ -235,7 +235,7 @@ def kills(rng: random.Random, home: Path) -> str:
 
 
 def interrupts(rng: random.Random, home: Path) -> str:
-    """Ctrl-C at any moment ends a process soon, and as Ctrl-C does."""
+    """Interrupt by Ctrl-C at any moment: the process ends soon, and as Ctrl-C does."""
     configuration = stream.random_configuration(rng)
     process = walk(rng, home, configuration, rng.sample(["iterated", "resumed"], 2), shared(home))
     assert process.stdout.readline() == f"{stream.BEGAN}\n"
@@ -248,7 +248,7 @@ def interrupts(rng: random.Random, home: Path) -> str:
 
 
 def stops(rng: random.Random, home: Path) -> str:
-    """A process that is stopped, perhaps while it compiles, keeps nobody else from working, and goes on later."""
+    """Stop a process, perhaps while it compiles: no other process is blocked, and it resumes later."""
     configuration = stream.random_configuration(rng)
     with tempfile.TemporaryDirectory(dir=home) as folder:
         first = walk(rng, home, configuration, ["iterated"], Path(folder))
@@ -264,7 +264,7 @@ def stops(rng: random.Random, home: Path) -> str:
 
 
 def damage(rng: random.Random, home: Path) -> str:
-    """Flipped bits in the caches cost a compilation, not a crash and not a byte."""
+    """Flip bits in the caches: it costs a compilation, not a crash and not a byte."""
     configuration = stream.random_configuration(rng)
     right = digests(end(walk(rng, home, configuration, ["iterated"], shared(home)))[0])
     with tempfile.TemporaryDirectory(dir=home) as folder:
@@ -282,7 +282,7 @@ def damage(rng: random.Random, home: Path) -> str:
 
 
 def conversions(rng: random.Random, home: Path) -> str:
-    """A conversion that is killed or interrupted is completed by the next one, which leaves nothing behind."""
+    """Kill or interrupt a conversion: the next one completes it and removes all temporary files."""
     with tempfile.TemporaryDirectory(dir=home) as folder:
         here = Path(folder) / "here"
         here.mkdir()
@@ -313,7 +313,7 @@ def conversions(rng: random.Random, home: Path) -> str:
         output, _ = end(start(["-c", check, str(target)], shared(home)))
         assert output.split() == [str(int(data.astype(np.int64).sum())), str(len(data))], output
         left = {file.name for file in here.iterdir()} - {source.name, target.name}
-        assert not left, f"left behind: {left}"
+        assert not left, f"not removed: {left}"
     return f"{ended} ended early"
 
 
@@ -326,7 +326,7 @@ TRIALS = {
     "damage": damage,
     "conversions": conversions,
 }
-# How often each comes, in parts.
+# Trials, with their relative frequencies.
 SHARES = {
     "configurations": 8,
     "exits": 10,

@@ -68,7 +68,7 @@ def test_values_on_their_scale_are_not_warned_of(ops):
 )
 def test_floats_above_one_are_warned_of_once(ops):
     (message,) = warned_of(FLOATS, *ops)
-    assert "takes floats for images from 0 to 1 and clips" in message
+    assert "treats floats as images from 0 to 1 and clips" in message
     largest = FLOATS[0].max() if len(ops) != 2 else (FLOATS[0] - MEAN).max()
     assert f"values go up to {largest:g} in the first row" in message
 

@@ -155,7 +155,7 @@ def test_numbers_of_channels_hold_for_all_fields_of_their_entry():
     loader = lx.DataLoader(data, transforms={entry: [T.Channels(21), T.RandomFlip()]})
     assert loader.batch(0)["scores"].shape[1:] == (6, 5, 21)
     for numbers in ((), (0,), (2.5,), ("3",)):
-        with pytest.raises(lx.ArgumentError, match="Channels takes integers"):
+        with pytest.raises(lx.ArgumentError, match="Channels accepts integers"):
             T.Channels(*numbers)
 
 

@@ -1,4 +1,4 @@
-"""The table of all transforms, from their signatures and docstrings.
+"""Table of all transforms, from their signatures and docstrings.
 
 `python -m tests.loaderx.transforms.catalogue` writes it into the page docs/transforms.md.
 """
@@ -11,7 +11,7 @@ from loaderx import transforms as T  # noqa: N812 - as users write it
 
 PAGE = Path(__file__).parents[3] / "docs" / "transforms.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
-# Heading, what it takes, and the files whose ops stand under it.
+# Heading -> the files whose ops are under it.
 SECTIONS = {
     "Windows onto an image": ("spatial", "scale_jitter"),
     "Maps of an image": ("geometric", "elastic", "distortion"),
@@ -34,12 +34,12 @@ SECTIONS = {
     "Skeletons": ("skeletons",),
     "Tokens": ("tokens",),
 }
-# What is no op.
+# Exported names that are not ops.
 OTHERS = {"Transform", "transform"}
 
 
 def exported():
-    """The names that users see, and what they are."""
+    """Return the public names, and their objects."""
     found = {
         name: value
         for name, value in vars(T).items()
@@ -49,7 +49,7 @@ def exported():
 
 
 def signature(name, value):
-    """How it is made, without the types."""
+    """Return the signature of a constructor, without the types."""
     given = inspect.signature(value)
     shown = []
     for parameter in given.parameters.values():
@@ -63,13 +63,13 @@ def signature(name, value):
 
 
 def sentence(value):
-    """The first sentence of a docstring."""
+    """Return the first paragraph of a docstring."""
     text = " ".join(inspect.getdoc(value).split("\n\n")[0].split())
     return text.replace("|", "\\|")
 
 
 def table():
-    """Everything that stands between the markers."""
+    """Return the text between the markers."""
     ops = exported()
     lines = []
     for heading, files in SECTIONS.items():
@@ -86,7 +86,7 @@ def table():
 
 
 def written():
-    """The page with the table of today."""
+    """Return the page with the current table."""
     text = PAGE.read_text()
     before, rest = text.split(BEGIN)
     return before + BEGIN + table() + END + rest.split(END)[1]

@@ -1,4 +1,4 @@
-"""Images to transform, and the draws that a sample makes, for twins that make the same."""
+"""Images to transform, and the draws of each sample, for twins that repeat them."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from loaderx.spec import Spec
 
 
 def images(shape=(7, 10, 3), dtype=np.uint8, count=5, seed=0):
-    """Any values from black to white."""
+    """Return any values from black to white."""
     values = np.random.default_rng(seed).random((count, *shape))
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
@@ -18,7 +18,7 @@ def images(shape=(7, 10, 3), dtype=np.uint8, count=5, seed=0):
 
 
 class Applied:
-    """Samples behind a chain of ops, compiled as one, and what each of the ops has drawn for them."""
+    """Samples after a chain of ops, compiled as one, and the draws of each of the ops for them."""
 
     def __init__(self, samples, *ops, seed=0):
         before = samples.copy()
@@ -29,11 +29,11 @@ class Applied:
         self._keys = [np.uint64(step.key) for step in chain.steps]
 
     def draws(self, step=0):
-        """For each of the samples a generator that draws what `ops[step]` has drawn."""
+        """Return a generator for each of the samples that draws what `ops[step]` has drawn."""
         key = self._keys[step]
         return [Draws(fold(key, np.uint64(position))) for position in range(len(self.out))]
 
 
 def apply(samples, *ops, seed=0):
-    """The samples behind a chain of ops."""
+    """Return the samples after a chain of ops."""
     return Applied(samples, *ops, seed=seed).out

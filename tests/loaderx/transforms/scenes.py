@@ -1,4 +1,4 @@
-"""Images of rectangles with a mask that numbers them, their boxes and middles: what moves one must move all."""
+"""Images of rectangles with a mask that numbers them, their boxes and middles: an op must move all of them alike."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ FIELDS = ("image", "instances", "seg", "boxes", "keypoints")
 
 
 def scenes(count=32, seed=0, dtype=np.uint8, channels=3):
-    """Up to two rectangles of whole pixels in each of the images, one right of the other, and a third row of zeros.
+    """Return images with up to two rectangles of whole pixels, one right of the other, and a third row of zeros.
 
     Boxes have a class, which is in the mask, too, and the number of their image. Pixels of rectangles have one colour,
     which no other rectangle has; the first channel of all others is 0.
@@ -38,20 +38,20 @@ def scenes(count=32, seed=0, dtype=np.uint8, channels=3):
 
 
 def batch_of(data, *ops, fields=None, step=0, **options):
-    """A batch of the whole data, with ops on some fields, by default on all."""
+    """Return a batch of the whole data, with ops on some fields, by default on all."""
     options = {"batch_size": len(data["image"]), "shuffle": False, "output": "numpy", **options}
     names = tuple(data) if fields is None else fields
     return lx.DataLoader(data, transforms={names: list(ops)}, **options).batch(step)
 
 
 def extent(mask):
-    """Left, top, right and bottom of the pixels of a mask."""
+    """Return left, top, right and bottom of the pixels of a mask."""
     rows, columns = np.nonzero(mask)
     return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
 
 
 def assert_boxes_are_around_their_pixels(batch):
-    """Every valid box is around the pixels of its number, and no other number has pixels."""
+    """Check that every valid box is around the pixels of its number, and that no other number has pixels."""
     for instances, boxes, valid in zip(
         batch["instances"], batch["boxes"], batch["boxes_valid"], strict=True
     ):

@@ -1,4 +1,4 @@
-"""What one number means: the table of the page says what the ops do, and names every argument that has an amount."""
+"""Meaning of one number: the table of the page is right, and names every argument that has an amount."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
 from tests.loaderx.transforms.catalogue import PAGE, exported
 
-# Numbers to try, where a quarter is not one.
+# Numbers to try where a quarter is not valid.
 NUMBERS = {"bits": 3, "size": 5, "radius": 3, "quality": 50, "holes": 2}
 AT_A_RATE = ("LowPass", "HighPass", "BandPass", "LoudnessNormalize")
 REQUIRED = {
@@ -23,7 +23,7 @@ REQUIRED = {
 
 
 def rows():
-    """(op, argument, what one number is) of every row of the table."""
+    """Yield (op, argument, meaning of one number) of every row of the table."""
     text = PAGE.read_text().split("\n## One number\n")[1].split("\n## ")[0]
     for line in text.splitlines():
         if line.startswith("| `"):
@@ -34,7 +34,7 @@ def rows():
 
 
 def state(value):
-    """Everything that an op is made of, but for what it was written as."""
+    """Return everything that an op consists of, except for its arguments as written."""
     if isinstance(value, np.ndarray):
         return value.dtype, value.shape, value.tobytes()
     if isinstance(value, dict):
@@ -45,7 +45,7 @@ def state(value):
 
 
 def made(op, argument, value):
-    """What an op with this argument is made of."""
+    """Return the state of an op with this argument."""
     return state(getattr(T, op)(**{**REQUIRED.get(op, {}), argument: value}))
 
 
@@ -61,13 +61,15 @@ def test_one_number_means_what_the_table_says(op, argument, meaning):
     ranges = {
         "around 1": (1 - number, 1 + number),
         "around 0": (-number, number),
-        # A choice of one is not drawn.
-        "the value": (number, number) if argument in NUMBERS else T.Choice(number),
+        # A choice of one is not drawn; Mosaic accepts no Choice.
+        "the value": (number, number)
+        if argument in NUMBERS or op == "Mosaic"
+        else T.Choice(number),
         "a square": (number, number),
         "all four": (number, number),
     }
     kind = re.match("|".join(ranges), meaning)
-    assert kind is not None, f"{op}: one number is {meaning!r}, which is none of {list(ranges)}"
+    assert kind is not None, f"{op}: one number is {meaning!r}, which is not in {list(ranges)}"
     wanted = ranges[kind[0]]
     if op == "SkeletonRotate":
         wanted = (wanted,) * 3  # one for each axis

@@ -18,7 +18,7 @@ ROWS = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @lx.transform
 def scale(x, rng, low, high=2.0, flip=False, weights=(1.0, 1.0, 1.0), shift=0):
-    """Scaled by a random factor."""
+    """Scale by a random factor."""
     factor = rng.uniform(low, high)
     for i in range(x.shape[0]):
         value = x[i] * factor * weights[i] + shift
@@ -63,7 +63,7 @@ def run(op, rows=ROWS, **options):
 
 @pytest.fixture
 def compilations(monkeypatch):
-    """The passes that are made, with whether each was compiled or loaded."""
+    """Return the passes of a run, with whether each was compiled or loaded."""
     made = []
     original = passes._compile
 
@@ -92,7 +92,7 @@ def test_the_function_itself_is_there_to_be_called_and_read():
     factor = np.random.default_rng(0).uniform(1.0, 2.0)
     np.testing.assert_allclose(sample, ROWS[1] * factor, rtol=1e-6)
     assert scale.__name__ == "scale"
-    assert scale.__doc__ == "Scaled by a random factor."
+    assert scale.__doc__ == "Scale by a random factor."
 
 
 def test_a_transform_shows_its_parameters():
@@ -237,9 +237,9 @@ def test_a_function_of_another_form_is_refused(function):
 def test_a_function_that_takes_out_must_say_what_it_is():
     def widen(x, out): ...
 
-    with refused("'widen' takes `out`", r"@transform\(out=...\)"):
+    with refused("'widen' has an argument `out`", r"@transform\(out=...\)"):
         lx.transform(widen)
-    with refused("'clip_to' must take `", "x, out, rng", "x, most"):
+    with refused("'clip_to' must accept `", "x, out, rng", "x, most"):
 
         @lx.transform(out=lambda spec, **parameters: spec)
         def clip_to(x, most): ...
@@ -271,7 +271,7 @@ def test_a_function_whose_result_would_be_lost_is_refused():
 def test_an_out_that_gives_no_spec_is_refused():
     def fill(x, out, size): ...
 
-    with refused("`out` of transform 'fill' must give a Spec", r"\(3,\)"):
+    with refused("`out` of transform 'fill' must return a Spec", r"\(3,\)"):
         run(lx.transform(out=lambda spec, size: (size,))(fill)(size=3))
     with refused("`out` of transform 'fill'", "size", "unexpected keyword argument"):
         run(lx.transform(out=lambda spec: spec)(fill)(size=3))
@@ -550,7 +550,7 @@ class Callable:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_no_function_written_with_def_is_refused(given, hint):
+def test_only_functions_written_with_def_are_accepted(given, hint):
     with refused("`@transform` compiles functions that are written with `def`", hint):
         lx.transform(given)
 

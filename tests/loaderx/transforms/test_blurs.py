@@ -17,12 +17,12 @@ SHAPES = [(20, 31, 3), (9, 40, 1), (12, 13, 4), (5, 4, 2)]
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    """Ops in plain Python, their kernels compiled: no other sizes and parameters to compile for."""
+    """Run ops in plain Python, their kernels compiled: no other sizes and parameters to compile for."""
     monkeypatch.setenv("LOADERX_DEBUG", "1")
 
 
 def line_kernel(size, angle):
-    """The pixels of a line, one for each step along its longer side."""
+    """Return the pixels of a line, one for each step along its longer side."""
     radius, turn = size // 2, math.radians(angle)
     across, down = math.cos(turn), -math.sin(turn)
     longer = max(abs(across), abs(down))
@@ -43,7 +43,7 @@ def disc_kernel(radius):
 
 
 def filtered(image, kernel):
-    """The mean of pixels by OpenCV, in float64."""
+    """Return the mean of pixels by OpenCV, in float64."""
     # OpenCV mirrors once only; a smaller image than that is mirrored here.
     radius = kernel.shape[0] // 2
     around = [(radius, radius), (radius, radius), (0, 0)]

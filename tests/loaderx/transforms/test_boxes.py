@@ -13,7 +13,7 @@ FORMATS = ("xyxy", "xywh", "cxcywh")
 
 
 def corners(count=16, seed=0):
-    """Two boxes for each of some images, (left, top, right, bottom), and a row of padding."""
+    """Return two boxes for each of some images, (left, top, right, bottom), and a row of padding."""
     rng = np.random.default_rng(seed)
     found = np.zeros((count, 3, 4))
     for place in (0, 1):
@@ -23,7 +23,7 @@ def corners(count=16, seed=0):
 
 
 def written_as(boxes, form, size=None):
-    """Boxes of (left, top, right, bottom) in another format; as fractions of a size (height, width), if any."""
+    """Convert boxes of (left, top, right, bottom) to another format; to fractions of a size (height, width), if any."""
     low, high = boxes[..., :2], boxes[..., 2:]
     first = {"xyxy": low, "xywh": low, "cxcywh": (low + high) / 2}[form]
     second = high if form == "xyxy" else high - low
@@ -49,7 +49,7 @@ OPS = [T.RandomCrop((20, 25)), T.RandomFlip(), T.Resize((50, 30)), T.Normalize(0
 
 @pytest.fixture(scope="module")
 def expected():
-    """What becomes of the corners in pixels."""
+    """Return the corners in pixels after the ops."""
     return batch_of(corners().astype(np.float32), *OPS)
 
 
@@ -123,7 +123,7 @@ def test_further_columns_travel_along(expected):
 
 
 def shares_left(boxes, top, left, tall, wide):
-    """The share of every box that is inside of a window."""
+    """Return the share of every box that is inside of a window."""
     low = np.clip(boxes[..., :2], [left, top], [left + wide, top + tall])
     high = np.clip(boxes[..., 2:], [left, top], [left + wide, top + tall])
     area = np.prod(boxes[..., 2:] - boxes[..., :2], axis=-1)
@@ -146,7 +146,7 @@ def test_a_box_of_which_too_little_is_visible_is_dropped_whatever_the_scale():
     assert not batch["bboxes"][~batch["bboxes_valid"]].any()
 
 
-def test_what_is_seen_as_a_whole_passes_a_visibility_of_one():
+def test_a_fully_visible_box_passes_a_visibility_of_one():
     boxes = written_as(corners(64) * 0.999, "cxcywh", (HEIGHT, WIDTH)).astype(np.float32)
     ops = [T.Resize((391, 577)), T.RandomFlip(), T.Resize((77, 13))]
     kinds = {"bboxes": T.Boxes("yolo", min_visibility=1)}

@@ -1,4 +1,4 @@
-"""Every transform stands in the table of the page, with its signature of today."""
+"""Every transform is in the table of the page, with its current signature."""
 
 import inspect
 

@@ -21,7 +21,7 @@ from tests.loaderx.transforms.images import Applied, apply, images
 
 
 def precision_of(image):
-    """float64 where float32 does not hold every value."""
+    """Return float64 where float32 does not hold every value."""
     return np.float32 if np.can_cast(image.dtype, np.float32) else np.float64
 
 
@@ -47,7 +47,7 @@ def grey_of(image):
 
 
 def with_alpha_of(image, changed):
-    """The last of four channels is opacity, and stays as it is."""
+    """Restore the last of four channels: it is opacity, and stays as it is."""
     if image.shape[2] == 4:
         changed[..., 3] = image[..., 3]
     return changed
@@ -60,7 +60,7 @@ def brightened(image, factor):
 
 
 def towards(image, target, factor):
-    """torchvision's blend: target at 0, the image itself at 1."""
+    """Blend as torchvision does: target at 0, the image itself at 1."""
     values = image.astype(precision_of(image)) * factor + target * (1 - factor)
     changed = stored(np.clip(values, 0, precision_of(image)(white_of(image))), image)
     return with_alpha_of(image, changed)
@@ -184,7 +184,7 @@ def test_a_grey_image_of_one_colour_stays_as_it_is(op):
 
 
 def beyond(shape=(7, 10, 3)):
-    """Floats below black and above white, among others."""
+    """Return floats with values below black and above white."""
     return images(shape, np.float32) * np.float32(2.4) - 1
 
 
@@ -291,7 +291,7 @@ def test_two_numbers_are_a_range_of_factors_and_a_choice_is_one_of_them():
 
 
 def turned(image, turn):
-    """By the standard library's colours, pixel by pixel."""
+    """Turn the hue by the standard library's colours, pixel by pixel."""
     shares = image.astype(np.float64) / white_of(image)
     out = np.empty_like(shares)
     for place in np.ndindex(*image.shape[:2]):
@@ -314,7 +314,7 @@ def test_turned_colours_are_those_of_the_standard_library(dtype, amount):
             turn = rng.uniform(*(amount if isinstance(amount, tuple) else (-amount, amount)))
         expected = turned(image, turn)
         if dtype == np.uint8:
-            # Whatever lies between two levels is rounded to the nearer one.
+            # Values between two levels are rounded to the nearer one.
             np.testing.assert_allclose(out.astype(float), expected, atol=0.501)
         else:
             np.testing.assert_allclose(out, expected, atol=1e-6)
@@ -341,7 +341,7 @@ def test_a_third_of_a_turn_moves_the_channels_and_half_a_turn_is_the_opposite_co
 
 
 def jitter_order(rng):
-    """Which of the four comes when."""
+    """Return the order of the four changes."""
     order = [0, 1, 2, 3]
     for step in range(3):
         other = int(rng.integers(step, 4))
@@ -371,7 +371,7 @@ def test_jitter_turns_colours_between_the_other_changes():
                 image = brightened(image, np.float32(amount))
             elif step == 3:
                 image = np.floor(turned(image, amount) + 0.5).astype(np.uint8)
-        # Behind a turn a level more or less, where it lies between two, becomes brighter.
+        # A turn may round to one level more or less, and brightness then scales the difference.
         assert np.max(np.abs(out.astype(int) - image)) <= 2
         assert np.mean(out != image) < 0.01
 
@@ -474,7 +474,7 @@ SCALE, RATIO = (0.02, 0.33), (0.3, 3.3)
 
 
 def erased(image, rng, probability, scale, ratio, value):
-    """torchvision's rectangle, with the same draws."""
+    """Erase torchvision's rectangle, with the same draws."""
     height, width = image.shape[:2]
     if rng.random() >= probability:
         return image
@@ -630,13 +630,13 @@ EVERY_OP = [
 @pytest.mark.parametrize(
     ("shape", "dtype", "message"),
     [
-        ((7,), "uint8", "takes images of shape (height, width, channels) or (height, width), not uint8[7]."),
+        ((7,), "uint8", "accepts images of shape (height, width, channels) or (height, width), not uint8[7]."),
         ((7, 0, 3), "uint8", "not uint8[7, 0, 3]."),
-        ((7, 10, 3), "float16", "takes integers, float32 or float64, not float16[7, 10, 3]."),
-        ((7, 10, 3), "complex64", "takes integers, float32 or float64, not complex64[7, 10, 3]."),
+        ((7, 10, 3), "float16", "accepts integers, float32 or float64, not float16[7, 10, 3]."),
+        ((7, 10, 3), "complex64", "accepts integers, float32 or float64, not complex64[7, 10, 3]."),
     ],
 )  # fmt: skip
-def test_what_is_no_image_is_refused_by_every_op(op, shape, dtype, message):
+def test_every_op_refuses_samples_that_are_not_images(op, shape, dtype, message):
     with pytest.raises(lx.ArgumentError, match=f"{op.name}.*{re.escape(message)}"):
         lx.pipeline([op])(np.zeros((2, *shape), dtype), batch=True)
 
@@ -644,7 +644,7 @@ def test_what_is_no_image_is_refused_by_every_op(op, shape, dtype, message):
 @pytest.mark.parametrize("op", COLOUR, ids=repr)
 @pytest.mark.parametrize("channels", [2])
 def test_colours_are_three_channels_and_opacity_may_be_a_fourth(op, channels):
-    message = f"{op.name} takes images of 1, 3 or 4 channels, not uint8[7, 10, {channels}]."
+    message = f"{op.name} accepts images of 1, 3 or 4 channels, not uint8[7, 10, {channels}]."
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([op])(np.zeros((2, 7, 10, channels), np.uint8))
 

@@ -1,4 +1,4 @@
-"""Chains inside of chains: every sample takes one way through them, by chance, compiled and in plain Python alike."""
+"""Chains inside of chains: every sample goes one random way through them, the same compiled and in plain Python."""
 
 import copy
 import itertools
@@ -48,7 +48,7 @@ def zeros(count=4000, size=3, dtype=np.float32):
 
 
 def amounts_of(out):
-    """What was added to each sample, which must be the same for all of its values."""
+    """Return the number that was added to each sample, which must be the same for all of its values."""
     np.testing.assert_array_equal(out, out[:, :1].repeat(out.shape[1], axis=1))
     return out[:, 0]
 
@@ -86,7 +86,7 @@ def test_branches_may_give_another_shape_if_all_do():
     out = apply(zeros(40), T.OneOf([twice(), add(amount=1)], [added(amount=2), twice()]))
     assert out.shape == (40, 6)
     first, second = out[:, :3], out[:, 3:]
-    # Of the first branch, `add` comes behind `twice` and changes all values.
+    # In the first branch, `add` comes after `twice` and changes all values.
     np.testing.assert_array_equal(first, second)
     assert set(first.ravel()) == {1, 2}
 
@@ -113,7 +113,7 @@ def test_an_op_draws_other_numbers_in_every_turn_and_at_every_place():
 
 @lx.transform
 def note(x, number):
-    """Write a number behind those that are there; x[0] counts them."""
+    """Write a number after those that are there; x[0] counts them."""
     x[0] += 1
     x[int(x[0])] = number
 
@@ -280,9 +280,11 @@ def test_other_probabilities_and_numbers_need_no_other_code():
         ),
         (
             lambda: T.Maybe(0.5, np.negative),
-            "Maybe takes compiled transforms, not <ufunc 'negative'>: " + advice(np.negative) + ".",
+            "Maybe accepts compiled transforms, not <ufunc 'negative'>: "
+            + advice(np.negative)
+            + ".",
         ),
-        (lambda: T.OneOf(3), "OneOf takes compiled transforms, not 3."),
+        (lambda: T.OneOf(3), "OneOf accepts compiled transforms, not 3."),
         (
             lambda: T.Maybe(0.5, T.MixUp()),
             "Maybe: MixUp mixes samples of a batch and cannot be left to chance.",

@@ -32,7 +32,7 @@ KINDS = {"kinds": {"mask": "labels"}}
 
 
 def pasted_from(image, data):
-    """The place of the partner of each sample: how far around the batch all of them are."""
+    """Return the place of the partner of each sample: the same distance around the batch for all of them."""
     steps = set()
     for place, each in enumerate(image[..., 0]):
         own = {2 * place + 1, 2 * place + 2, 0}
@@ -63,7 +63,7 @@ def test_all_objects_of_one_partner_are_pasted_with_a_share_of_1():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 1.0])
-def test_boxes_are_around_what_is_left_of_their_objects(share):
+def test_boxes_are_around_the_visible_part_of_their_objects(share):
     data = scenes()
     batch = batch_of(data, T.CopyPaste(share))
     assert_boxes_are_around_their_pixels(batch)
@@ -152,7 +152,7 @@ def labelled(count=COUNT, dtype=np.uint8, values=(0, 1, 2, 255)):
 
 
 def partner_step(data, batch, field="image"):
-    """How far around the batch the partner is of which pixels were pasted."""
+    """Return the distance around the batch to the partner whose pixels were pasted."""
     shifted = [
         step
         for step in range(1, len(data[field]))
@@ -303,7 +303,7 @@ def builder_of(chain):
 @settings(deadline=None, max_examples=40)
 @given(given=st.lists(PLACES, min_size=7, max_size=7))
 def test_a_process_that_holds_some_places_of_each_field_makes_the_same_bytes(chain, given):
-    """As one of several hosts does: it reads the rows of its places, and what is mixed into them."""
+    """Read, as one of several hosts, the rows of its places, and those that are mixed into them."""
     builder, whole = builder_of(chain)
     blocks = {
         field.name: ranges.union((start, min(start + extent, 10)) for start, extent in own)
@@ -358,7 +358,7 @@ def test_fields_may_have_been_mixed_before_differently_often(mask_first):
 
 
 def test_masks_are_read_as_they_are_before_it():
-    """Not as they are in the data, and not as ops after it leave them."""
+    """Read masks as the ops before it leave them: not as in the data, and not as after later ops."""
     data = labelled(16)
     ops = [T.Rot90(1), T.CopyPaste(1.0), T.Rot90(2)]
     batch = batch_of(data, *ops, **KINDS)
@@ -377,7 +377,7 @@ def test_views_after_it_read_the_same_masks():
     np.testing.assert_array_equal(batch["image_1"], plain["image"][:, :, ::-1])
     np.testing.assert_array_equal(batch["instances_1"], plain["instances"][:, :, ::-1])
     np.testing.assert_array_equal(batch["boxes_0"], plain["boxes"])
-    # Views of the mask alone take its place, and the image goes on reading it.
+    # Views of the mask alone replace it, and the image still reads it.
     options = {"batch_size": 8, "shuffle": False, "output": "numpy"}
     transforms = {FIELDS: [T.CopyPaste()], "instances": T.Views(2, [T.RandomFlip()])}
     batch = lx.DataLoader(data, transforms=transforms, **options).batch(0)
@@ -525,7 +525,7 @@ def test_an_image_alone_is_refused():
 
 
 def test_a_background_of_no_box_is_kept():
-    """The label to be ignored, in a mask of instances: it is never pasted."""
+    """Keep the label to be ignored in a mask of instances: it is never pasted."""
     data = scenes(8)
     plain = batch_of(data, T.CopyPaste(1.0))
     for instances in (data["instances"], plain["instances"]):

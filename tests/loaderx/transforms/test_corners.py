@@ -11,7 +11,7 @@ from tests.loaderx.transforms.images import images
 
 
 def five(x, tall, wide):
-    """The crops in the order of torchvision: left upper, right upper, left lower, right lower, centre."""
+    """Return the crops in the order of torchvision: left upper, right upper, left lower, right lower, centre."""
     height, width = x.shape[1:3]
     top, left = (height - tall) // 2, (width - wide) // 2
     return [

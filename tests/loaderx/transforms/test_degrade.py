@@ -22,7 +22,7 @@ def resized(image, size, how):
 
 
 def places(size, count):
-    """The pixels that the middles of `count` parts of a line fall into; a border is the next one's."""
+    """Return the pixels that the middles of `count` parts of a line fall into; a border belongs to the next one."""
     return [math.floor(Fraction(2 * k + 1, 2 * count) * size) for k in range(count)]
 
 
@@ -92,13 +92,13 @@ def test_debug_mode_gives_the_same_images_and_grey_ones_need_no_axis(
 
 @pytest.fixture(scope="module")
 def photographs():
-    """Parts of a photograph, of sizes that 8 and 16 do not divide."""
+    """Return parts of a photograph, of sizes that 8 and 16 do not divide."""
     china = load_sample_image("china.jpg")
     return [china[100:200, 200:331], china[300:327, 20:97], china[60:92, 300:348]]
 
 
 def through_a_file(image, quality):
-    """What Pillow reads of the file that it has written."""
+    """Return the image that Pillow reads from the file that it has written."""
     grey = image.shape[2] == 1
     file = io.BytesIO()
     Image.fromarray(image[..., 0] if grey else image).save(
@@ -119,7 +119,7 @@ def test_compressed_images_are_those_of_pillow(photographs, quality, grey):
         # a thousand of them, and each moves a block of 64 pixels.
         assert difference.mean() < 0.8
         assert np.mean(difference > 3) < 0.04
-        # Nearer to the file than to the image, so it is the losses that are compared.
+        # Nearer to the file than to the image, which shows that the losses are compared.
         if quality < 90:
             assert np.mean(np.abs(expected - image)) > 3 * difference.mean()
 

@@ -1,4 +1,4 @@
-"""Crops drawn by boxes, zooming out and sanitising, against what torchvision and Albumentations say of them."""
+"""Crops drawn by boxes, zooming out and sanitising follow the rules of torchvision and Albumentations."""
 
 import pickle
 
@@ -14,7 +14,7 @@ FIELDS = ("image", "mask", "boxes", "keypoints")
 
 
 def scenes(count=COUNT, seed=0):
-    """Images whose two channels are the coordinates of their pixels, a mask of the same, boxes, and their centres."""
+    """Return images whose channels are their pixels' coordinates, a mask of the same, boxes, and their centres."""
     rng = np.random.default_rng(seed)
     image = np.empty((count, HEIGHT, WIDTH, 2), np.float32)
     image[..., 0] = np.arange(WIDTH) + 0.5
@@ -47,7 +47,7 @@ def batch_of(*ops, data=None, fields=FIELDS, count=COUNT, **options):
 
 
 def windows_of(image):
-    """The windows (left, top, right, bottom) that images of coordinates show, to less than half a pixel."""
+    """Return the windows (left, top, right, bottom) that images of coordinates show, to less than half a pixel."""
     found = []
     for axis, values in ((2, image[..., 0]), (1, image[..., 1])):
         line = values.mean(axis=3 - axis).astype(np.float64)
@@ -62,14 +62,14 @@ def windows_of(image):
 
 
 def moved(boxes, window, size):
-    """Boxes of one image seen through a window of size (height, width), clipped, and how much of them is left."""
+    """Return boxes of one image seen through a window of size (height, width), clipped, and the share that is left."""
     scale = np.array([size[1], size[0]]) / (window[2:] - window[:2])
     ends = (boxes[:, :4].reshape(-1, 2, 2) - window[:2]) * scale
     return np.clip(ends.reshape(-1, 4), 0, [size[1], size[0]] * 2)
 
 
 def overlaps(boxes, window):
-    """Intersection over union of boxes and a window."""
+    """Return the intersection over union of boxes and a window."""
     low, high = np.maximum(boxes[:, :2], window[:2]), np.minimum(boxes[:, 2:4], window[2:])
     common = np.prod(np.maximum(high - low, 0), axis=1)
     areas = np.prod(boxes[:, 2:4] - boxes[:, :2], axis=1)
@@ -82,7 +82,7 @@ def are_centred(boxes, window):
 
 
 def assert_all_follow(batch, windows, data, valid):
-    """Masks, boxes and keypoints are seen through the windows that the images show."""
+    """Check that masks, boxes and keypoints are seen through the windows that the images show."""
     size = batch["image"].shape[1:3]
     for k, window in enumerate(windows):
         boxes = np.where(valid[k][:, None], moved(data["boxes"][k], window, size), 0)
@@ -142,7 +142,7 @@ def test_overlaps_are_drawn_evenly_and_one_is_the_whole_image():
 
 
 def twin_of_torchvision(boxes, rng, least, scale=(0.3, 1.0), ratio=(0.5, 2.0)):
-    """A window by the published rules, for one overlap, in plain NumPy."""
+    """Draw a window by the published rules, for one overlap, in plain NumPy."""
     while True:
         wide, tall = (np.array([WIDTH, HEIGHT]) * rng.uniform(*scale, 2)).astype(int)
         if not ratio[0] <= wide / tall <= ratio[1]:
@@ -205,7 +205,7 @@ def test_erosion_may_cut_the_boxes_and_says_how_small_a_part_without_boxes_is():
 
 
 def test_ops_before_and_after_are_seen_as_they_are():
-    """The window is drawn by the boxes as the ops before it left them, in a pass with them."""
+    """Draw the window by the boxes as the ops before it left them, in a pass with them."""
     ops = [T.RandomFlip(), T.Rot90((0, 2)), T.BoxSafeCrop((30, 24)), T.RandomFlip(axis="vertical")]
     batch = batch_of(*ops)
     assert batch["boxes_valid"][:, :2].all()
@@ -338,7 +338,7 @@ def test_zooming_out_moves_all_fields_alike_and_fills():
 
 
 def test_zooming_out_is_padding_and_resizing():
-    """As torchvision does it: a canvas around the image, which another op scales."""
+    """Compare to torchvision's way: a canvas around the image, which another op scales."""
     image = np.random.default_rng(0).integers(0, 256, (COUNT, HEIGHT, WIDTH, 3), np.uint8)
     data = {"image": image, "keypoints": np.tile(np.float32([[0, 0], [WIDTH, HEIGHT]]), (COUNT, 1, 1))}  # fmt: skip
     batch = batch_of(T.ZoomOut((30, 44), 1.0), data=data, fields=("image", "keypoints"))
@@ -404,7 +404,7 @@ def test_small_boxes_are_sanitised_as_torchvision_does_it():
     for name in ("image", "mask", "keypoints"):
         np.testing.assert_array_equal(batch[name], data[name])
     assert 10 < valid.sum() < 110
-    # What was dropped does not decide any more.
+    # Dropped boxes do not decide any more.
     boxes = batch_of(T.SanitizeBoxes(1000), T.BoxSafeCrop(24, 0.9))["boxes_valid"]
     assert not boxes.any()
 

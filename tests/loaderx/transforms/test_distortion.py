@@ -14,7 +14,7 @@ STRONG = [T.GridDistortion(3, 0.6), T.OpticalDistortion((-0.3, 0.9))]
 
 
 def stretched(draws, low, high, cells, size, normalized):
-    """Borders of cells in the input, and where the pixels of an axis come from."""
+    """Return borders of cells in the input, and the source coordinates of the pixels of an axis."""
     factors = [1 + draws.uniform(low, high) for _ in range(cells)]
     knots = np.concatenate([[0], np.cumsum(factors)]) * size / cells
     knots = knots * size / knots[-1] if normalized else knots
@@ -23,7 +23,7 @@ def stretched(draws, low, high, cells, size, normalized):
 
 
 def remapped(image, rows, columns, **options):
-    """OpenCV's remap of floats, which mixes exactly; of bytes it has 32 steps between pixels."""
+    """Return OpenCV's remap of floats, which mixes exactly; of bytes it has 32 steps between pixels."""
     maps = np.broadcast_arrays(columns.astype(np.float32), rows.astype(np.float32))
     return cv2.remap(image.astype(np.float32), *map(np.ascontiguousarray, maps), **options)
 

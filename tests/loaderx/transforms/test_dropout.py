@@ -1,4 +1,4 @@
-"""Dropped boxes are as many, as large and anywhere as asked, and filled with a value, one per channel, or noise."""
+"""Dropped boxes have the number, sizes and places that are asked for, and are filled with a value or noise."""
 
 import math
 import re
@@ -17,12 +17,12 @@ from tests.loaderx.transforms.images import Applied, apply, images
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    """Ops in plain Python, their kernels compiled: no other sizes and parameters to compile for."""
+    """Run ops in plain Python, their kernels compiled: no other sizes and parameters to compile for."""
     monkeypatch.setenv("LOADERX_DEBUG", "1")
 
 
 def noise_of(image, key):
-    """Any value from black to white, for every value of an image."""
+    """Return any value from black to white, for every value of an image."""
     bits = reference.hash_index(image.size, key).reshape(image.shape)
     if image.dtype.kind == "f":
         return ((bits >> np.uint64(8)) / 2**24).astype(image.dtype)
@@ -30,7 +30,7 @@ def noise_of(image, key):
 
 
 def dropped(image, rng, holes, height, width, fill):
-    """With the same draws; sides are fractions."""
+    """Drop boxes with the same draws; sides are fractions."""
     out, key = image.copy(), next_bits(rng)
     for _ in range(rng.integers(holes[0], holes[1] + 1)):
         down = max(1, round(image.shape[0] * rng.uniform(*height)))

@@ -17,7 +17,7 @@ from tests.loaderx.transforms.images import Applied, apply, images
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    """Ops in plain Python, their kernels compiled: no other sizes and parameters to compile for."""
+    """Run ops in plain Python, their kernels compiled: no other sizes and parameters to compile for."""
     monkeypatch.setenv("LOADERX_DEBUG", "1")
 
 
@@ -27,7 +27,7 @@ def gaussian(sigma, radius):
 
 
 def blurred(image, sigma, radius):
-    """The definition, in float64."""
+    """Blur by the definition, in float64."""
     weights, values = gaussian(sigma, radius), image.astype(np.float64)
     for axis in (0, 1):
         values = ndimage.correlate1d(values, weights, axis, mode="mirror")
@@ -74,7 +74,7 @@ def test_a_blurred_image_is_that_of_opencv(sigma, size):
 
 
 def extremes(shape):
-    """Black and white: the pixels with the largest errors."""
+    """Return black and white: the pixels with the largest errors."""
     return (images(shape) > 127).astype(np.uint8) * np.uint8(255)
 
 
@@ -110,7 +110,7 @@ def test_sigma_is_uniform_in_its_range():
 
 
 def smoothed(image):
-    """Pillow's filter."""
+    """Apply Pillow's filter."""
     return np.asarray(Image.fromarray(image).filter(ImageFilter.SMOOTH))
 
 
@@ -238,14 +238,14 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 )
 def test_local_contrast_is_for_bytes_of_one_or_three_channels(shape, dtype):
     found = f"not {dtype}[{', '.join(map(str, shape))}]."
-    message = f"CLAHE takes uint8 images of 1 or 3 channels, {found}"
+    message = f"CLAHE accepts uint8 images of 1 or 3 channels, {found}"
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([CLAHE()])(np.zeros((2, *shape), dtype))
 
 
 @pytest.mark.parametrize("op", [GaussianBlur(), Sharpness(0.5), CLAHE()], ids=repr)
 @pytest.mark.parametrize(("shape", "dtype"), [((7,), "uint8"), ((7, 10, 3), "float16")])
-def test_what_is_no_image_is_refused(op, shape, dtype):
+def test_samples_that_are_not_images_are_refused(op, shape, dtype):
     with pytest.raises(lx.ArgumentError, match=f"{op.name} takes"):
         lx.pipeline([op])(np.zeros((2, *shape), dtype), batch=True)
 

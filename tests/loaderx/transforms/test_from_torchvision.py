@@ -1,4 +1,4 @@
-"""The page for people who come from torchvision and Albumentations: every op is on it."""
+"""Page for users of torchvision and Albumentations: every op is on it."""
 
 import inspect
 import re
@@ -12,12 +12,12 @@ NEWEST = "Detection, several images, weather and sound"
 
 
 def sections():
-    """The text under each heading."""
+    """Return the text under each heading."""
     return dict(part.split("\n", 1) for part in PAGE.read_text().split("\n## ")[1:])
 
 
 def rows(text):
-    """The cells of every row of a table that is about an op."""
+    """Return the cells of every row of a table that is about an op."""
     lines = [line for line in text.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 

@@ -24,19 +24,19 @@ SHAPE = (13, 17, 3)
 
 
 def matrix_of(op, rng=None, height=13, width=17):
-    """The map that an op draws, as a 3 x 3 array."""
+    """Return the map that an op draws, as a 3 x 3 array."""
     found = op.function(rng or Draws(0), height, width, height, width, *op.parameters())
     assert {type(float(entry)) for entry in found} == {float}
     return np.reshape(found, (3, 3))
 
 
 def streams(count):
-    """Generators as samples have them."""
+    """Return generators like those of samples."""
     return [Draws(fold(np.uint64(1), np.uint64(k))) for k in range(count)]
 
 
 def through(x, op, matrix):
-    """The twin of an op."""
+    """Apply the twin of an op."""
     out = np.empty(op.output(Spec(x.shape, x.dtype)).shape, x.dtype)
     fill = op.fill if isinstance(op.fill, tuple) else (op.fill,) * x.shape[2]
     flat = tuple(matrix.reshape(-1))
@@ -59,7 +59,7 @@ def test_a_rotation_is_that_of_opencv(degrees):
 
 
 def torchvision_inverse(centre, angle, translate, scale, shear):
-    """The inverse of torchvision's T C RSS C', from the documentation of its `_get_inverse_affine_matrix`."""
+    """Return the inverse of torchvision's T C RSS C', from the documentation of its `_get_inverse_affine_matrix`."""
     rotation, sx, sy = math.radians(angle), math.radians(shear[0]), math.radians(shear[1])
     turned = np.array(
         [[math.cos(rotation), -math.sin(rotation)], [math.sin(rotation), math.cos(rotation)]]
@@ -233,13 +233,13 @@ def test_an_affine_map_turns_as_a_rotation_does(degrees):
 
 
 def by_pillow(image, matrix):
-    """An image through a map of Pillow, which is of places from the corner of the image."""
+    """Return an image through a map of Pillow, which is of places from the corner of the image."""
     size = image.shape[1], image.shape[0]
     return np.asarray(Image.fromarray(image).transform(size, Image.Transform.AFFINE, matrix))
 
 
 def as_pillow(out, x, matrix):
-    """The share of pixels that are those of Pillow."""
+    """Return the share of pixels that are those of Pillow."""
     return np.mean([np.all(a == by_pillow(b, matrix), -1) for a, b in zip(out, x, strict=True)])
 
 
@@ -361,7 +361,7 @@ def test_no_amount_gives_the_images_back_bit_for_bit():
 
 
 def field_of(rng, amount, spacing, height, width):
-    """Where pixels come from: splines through normal numbers at the points of a grid."""
+    """Return the sources of pixels: splines through normal numbers at the points of a grid."""
     points = [(size - 1) // spacing + 2 for size in (height, width)]
     places = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
     found = []
@@ -387,7 +387,7 @@ def test_an_elastic_image_is_moved_by_splines_through_normal_numbers(spacing):
 
 
 def smallest_jacobian(rng, amount, spacing, size):
-    """The smallest determinant of the derivative of where pixels come from: below 0 the image folds."""
+    """Return the smallest determinant of the derivative of the sources of pixels: below 0 the image folds."""
     rows, columns = field_of(rng, amount, spacing, size, size)
     (down, across), (left, right) = np.gradient(rows), np.gradient(columns)
     return (down * right - across * left).min()
@@ -472,16 +472,16 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 
 
 UNFIT = [
-    (T.Rotate(5), (7,), "uint8", "Rotate takes images of shape (height, width, channels) or (height, width), not"),
+    (T.Rotate(5), (7,), "uint8", "Rotate accepts images of shape (height, width, channels) or (height, width), not"),
     (T.Rotate(5, fill=300), (7, 7, 3), "uint8", "Rotate: `fill` (=300.0) must be a value of uint8; the input is"),
     (T.Rotate(5, fill=(1, 300, 2)), (7, 7, 3), "uint8", "Rotate: `fill` (=300.0) must be a value of uint8; the input"),
     (T.Rotate(5, fill=(1, 2)), (7, 7, 3), "uint8", "Rotate: `fill` (=(1.0, 2.0)) must be one number, or one for each"),
-    (T.D4(), (7, 9, 3), "uint8", "D4 takes square images, not uint8[7, 9, 3]."),
-    (T.Rotate(5), (7, 7, 3), "float16", "Rotate takes integers, float32 or float64, not float16[7, 7, 3]."),
+    (T.D4(), (7, 9, 3), "uint8", "D4 accepts square images, not uint8[7, 9, 3]."),
+    (T.Rotate(5), (7, 7, 3), "float16", "Rotate accepts integers, float32 or float64, not float16[7, 7, 3]."),
     (T.Rot90(), (7, 9, 3), "uint8", "Rot90: `turns` (=(0, 1, 2, 3)) must be all even or all odd for images that are"),
     (T.Transpose(), (7, 9), "uint8", "Transpose: `probability` (=0.5) must be 0 or 1 for images that are not square;"),
-    (T.ElasticDeform(5), (7, 7, 3), "float16", "ElasticDeform takes integers, float32 or float64, not float16["),
-    (T.Rotate(5), (2**16, 2**15), "uint8", "Rotate takes images of at most 2147483647 values, not uint8["),
+    (T.ElasticDeform(5), (7, 7, 3), "float16", "ElasticDeform accepts integers, float32 or float64, not float16["),
+    (T.Rotate(5), (2**16, 2**15), "uint8", "Rotate accepts images of at most 2147483647 values, not uint8["),
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ SIZE = (HEIGHT, WIDTH)
 RNG = np.random.default_rng(0)
 PHOTO = RNG.integers(0, 256, (ROWS, *SIZE, 3), np.uint8)
 GREY = PHOTO[..., 0]
-# Two classes that are far apart: what mixes them makes classes between.
+# Two classes that are far apart: ops that mix them make classes between.
 MASK = np.where(RNG.random((ROWS, *SIZE)) < 0.5, 0, 9).astype(np.uint8)
 DEPTH = RNG.uniform(1, 50, (ROWS, *SIZE)).astype(np.float32)
 BOXES = np.tile(np.float32([[2, 3, 12, 15], [5, 6, 9, 17]]), (ROWS, 1, 1))
@@ -93,11 +93,11 @@ def test_labels_are_moved_and_never_mixed_whatever_the_order(op, names):
     assert classes(batch["mask"]) <= {0, 9}
     assert batch["mask"].dtype == np.uint8
     assert np.any(batch["mask"].shape != MASK.shape) or np.any(batch["mask"] != MASK)
-    # The image is interpolated: it has values that are in no place of the mask.
+    # The image is interpolated: it has values that the mask has nowhere.
     assert len(classes(batch["image"])) > 100
 
 
-def test_the_order_of_the_names_decides_what_is_drawn_and_nothing_else():
+def test_the_order_of_the_names_decides_the_draws_and_nothing_else():
     image = np.repeat(MASK[..., None], 3, -1)
     for names in (("image", "mask"), ("mask", "image")):
         ops = [T.RandomFlip(), T.RandomCrop((10, 12)), T.Brightness((1.0, 1.0))]

@@ -74,8 +74,8 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
         (np.zeros(2, np.bool), "bool[]"),
     ],
 )
-def test_what_is_no_single_integer_is_refused(labels, spec):
+def test_labels_that_are_not_single_integers_are_refused(labels, spec):
     with pytest.raises(
-        lx.ArgumentError, match=re.escape(f"OneHot takes single integers, not {spec}.")
+        lx.ArgumentError, match=re.escape(f"OneHot accepts single integers, not {spec}.")
     ):
         lx.pipeline([T.OneHot(10)])(labels)

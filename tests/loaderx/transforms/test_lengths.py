@@ -19,7 +19,7 @@ ENTRY = ("data", "length")
 
 @functools.cache
 def rows(channels):
-    """Values from 1 on, and PAD behind each row's length."""
+    """Return values from 1 on, and PAD after each row's length."""
     shape = (len(LENGTHS), PADDED, *channels)
     values = np.random.default_rng(0).uniform(1, 2, shape).astype(np.float32)
     values[np.arange(PADDED) >= LENGTHS[:, None]] = PAD
@@ -55,7 +55,7 @@ def test_a_crop_is_one_of_the_data_and_its_length_is_known(size, channels):
 
 
 def in_place(row, length, rng, op):
-    """What becomes of one row, by NumPy."""
+    """Return one row after the op, by NumPy."""
     data = row[:length]
     if op == "Reverse":
         data[:] = data[::-1].copy()
@@ -119,7 +119,7 @@ def test_a_transform_of_ones_own_is_told_the_length(debug, monkeypatch):
         np.testing.assert_array_equal(out, row[np.maximum(length - 3 + np.arange(3), 0)])
 
 
-def test_a_length_is_that_of_what_is_left_by_the_ops_before():
+def test_a_length_is_that_after_the_ops_before():
     sample = rows(())[1].copy()
     mean_of_data.py(sample, 16, np.random.default_rng(0), scale=1.0)
     np.testing.assert_allclose(sample, rows(())[1].sum(), rtol=1e-5)
@@ -143,7 +143,7 @@ def test_policies_and_views_know_the_length_too():
 
 
 class Records:
-    """A source in Python, both fields of a row at once."""
+    """Source in Python, both fields of a row at once."""
 
     def __init__(self):
         self.read = 0
@@ -168,7 +168,7 @@ def test_any_source_and_any_batch_gives_the_same(workers):
         expected, batch = wanted.batch(step), same.batch(step)
         for name in ENTRY:
             np.testing.assert_array_equal(batch[name], expected[name])
-    # No row is read once more for its length.
+    # No row is read twice for its length.
     assert records.read - before == 6 * 3
 
 

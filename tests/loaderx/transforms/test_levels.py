@@ -14,7 +14,7 @@ from tests.loaderx.transforms.waveforms import RATE, check_padding, tone, wavefo
 
 
 def loudness(x, rate):
-    """BS.1770-4, of (time, channels)."""
+    """Return the loudness by BS.1770-4, of (time, channels)."""
     weighted = signal.sosfilt(
         [[*section[:3], 1, *section[3:]] for section in k_weighting(rate)], x.astype(np.float64), axis=0
     )  # fmt: skip
@@ -42,7 +42,7 @@ def test_the_weighting_is_the_table_of_the_standard_at_48_khz():
 def test_a_sine_of_997_hertz_and_full_scale_has_the_loudness_that_the_standard_says():
     x = tone(997, 48000, 48000)
     np.testing.assert_allclose(loudness(x[0][:, None], 48000), -3.01, atol=0.01)
-    # So to make it that loud changes nothing.
+    # So scaling to that loudness changes nothing.
     out = apply(x, T.LoudnessNormalize(-3.01, sample_rate=48000))
     np.testing.assert_allclose(out, x, atol=2e-3)
 

@@ -1,4 +1,4 @@
-"""MixUp and CutMix mix a sample with one other of its batch, and every field of it by the same share."""
+"""MixUp and CutMix mix a sample with one other of its batch, all fields of it by the same share."""
 
 import math
 import re
@@ -16,7 +16,7 @@ HEIGHT, WIDTH = 9, 8
 
 
 def batches(op, batch_size=BATCH, rows=BATCH * STEPS, **options):
-    """Images, masks and labels behind an op; the label of a row is its number."""
+    """Return images, masks and labels after an op; the label of a row is its number."""
     x = images((HEIGHT, WIDTH, 3), count=rows)
     masks = images((HEIGHT, WIDTH), np.float32, count=rows, seed=1)
     loader = lx.DataLoader(
@@ -36,7 +36,7 @@ def batches(op, batch_size=BATCH, rows=BATCH * STEPS, **options):
 
 
 def pairs(labels, first):
-    """For each sample its own number, its partner's, and the partner's share, as the labels tell them."""
+    """Return for each sample its own number, its partner's, and the partner's share, as the labels say."""
     for place, label in enumerate(labels):
         own = first + place
         rest = label.copy()
@@ -166,7 +166,7 @@ def test_the_smallest_alpha_leaves_every_sample_or_its_partner():
         assert stats.binomtest(int(np.trace(out)), 500, 0.5).pvalue > 0.001
 
 
-def test_ops_behind_a_mix_work_on_the_mixed_samples():
+def test_ops_after_a_mix_work_on_the_mixed_samples():
     x = images((4, 5, 2), np.float32)
     mixed = lx.pipeline([T.MixUp(1.0)])(x)
     out = lx.pipeline([T.MixUp(1.0), T.Normalize(0.5, 0.25)])(x)
@@ -198,7 +198,7 @@ def test_only_float32_fields_are_mixed(op, dtype):
 
 
 @pytest.mark.parametrize("shape", [(), (2, 3, 4, 5), (0,), (4, 0, 3)])
-def test_what_is_cut_must_be_an_image_or_a_series(shape):
+def test_cutmix_accepts_images_and_series_only(shape):
     message = (
         "CutMix needs an image of shape (height, width, channels) or a time series of shape (time,) or "
         f"(time, channels) as the first field, not float32{list(shape)}."
@@ -208,7 +208,7 @@ def test_what_is_cut_must_be_an_image_or_a_series(shape):
 
 
 @pytest.mark.parametrize("op", [T.CutMix(), T.RandomFlip(), T.RandomCrop(4)])
-def test_what_needs_height_and_width_is_refused_behind_channels_first(op):
+def test_ops_that_need_height_and_width_are_refused_after_channels_first(op):
     first = T.Normalize([0.5] * 3, [0.5] * 3, channels_first=True)
     with pytest.raises(lx.ArgumentError, match="put the channels first"):
         lx.pipeline([first, op])(np.zeros((2, 8, 8, 3), np.uint8))

@@ -1,4 +1,4 @@
-"""Mosaic: four samples of a batch in one image, and all that is next to it where the pixels are."""
+"""Mosaic: four samples of a batch in one image, and all fields next to it moved with the pixels."""
 
 import functools
 
@@ -26,7 +26,7 @@ COUNT = 32
 
 
 def coordinates(count=COUNT, dtype=np.float32):
-    """Images whose pixels say which image, row and column they are of."""
+    """Return images whose pixels say which image, row and column they are of."""
     image = np.empty((count, HEIGHT, WIDTH, 3), dtype)
     image[..., 0] = np.arange(count)[:, None, None]
     image[..., 1] = np.arange(HEIGHT)[:, None]
@@ -35,7 +35,7 @@ def coordinates(count=COUNT, dtype=np.float32):
 
 
 def points_of(image, size=(HEIGHT, WIDTH)):
-    """Where the four images of each mosaic of `coordinates` meet: the row and column of the last one's corner."""
+    """Return the points at which four images of `coordinates` meet: row and column of the last one's corner."""
     found = []
     for each in image:
         # Of an image that is seen down to its last row, this row is just above the point.
@@ -45,7 +45,7 @@ def points_of(image, size=(HEIGHT, WIDTH)):
 
 
 def expected_mosaic(images, point, size):
-    """Four images that meet at a point, as slices of a large canvas."""
+    """Return four images that meet at a point, as slices of a large canvas."""
     height, width = images[0].shape[:2]
     canvas = np.zeros((2 * height, 2 * width, *images[0].shape[2:]), images[0].dtype)
     for number, each in enumerate(images):
@@ -88,7 +88,7 @@ def test_partners_and_points_are_others_in_every_batch():
 
 @functools.cache
 def many_points(probability=1.0, count=3000, size=(200, 300)):
-    """Shares of the height and width at which images meet, or NaN where a sample is left as it is."""
+    """Return shares of the height and width at which images meet, or NaN where a sample is left as it is."""
     image = np.zeros((count, *size, 1), np.uint8)
     image[:, 0, 0] = 1
     image[:, -1, -1] = 2
@@ -190,7 +190,7 @@ def test_formats_of_boxes_come_back_as_fractions_of_the_mosaic(form):
 
 
 def in_format(boxes, kind, size):
-    """Rows (left, top, right, bottom, ...) in another format."""
+    """Return rows (left, top, right, bottom, ...) in another format."""
     scale = np.array([size[1], size[0]] if kind.is_normalized else [1, 1], np.float32)
     first, second = boxes[..., :2] / scale, boxes[..., 2:4] / scale
     if kind.format not in ("xyxy", "pascal_voc", "albumentations"):
@@ -490,7 +490,7 @@ REFUSED = {
         lambda: {"image": np.zeros((4, 5), np.float32)},
         T.Mosaic(),
         {},
-        "Mosaic takes images of shape (height, width, channels) or (height, width), not float32[5].",
+        "Mosaic accepts images of shape (height, width, channels) or (height, width), not float32[5].",
     ),
     "channels first": (
         lambda: {"image": scenes(4)["image"]},

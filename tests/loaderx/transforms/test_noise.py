@@ -1,4 +1,4 @@
-"""Noise and holes are as likely, as large and as far apart as asked, and others for every sample."""
+"""Noise and holes have the frequency, size and distance that are asked for, and differ for every sample."""
 
 import colorsys
 import math
@@ -26,7 +26,7 @@ from tests.loaderx.transforms.images import Applied, apply, images
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    """Ops in plain Python, their kernels compiled: no other sizes and parameters to compile for."""
+    """Run ops in plain Python, their kernels compiled: no other sizes and parameters to compile for."""
     monkeypatch.setenv("LOADERX_DEBUG", "1")
 
 
@@ -250,7 +250,7 @@ def test_photons_leave_opacity_and_are_none_for_none():
 
 
 def camera_noise(image, rng, color_shift, intensity):
-    """By the standard library's colours, pixel by pixel, with the same draws."""
+    """Add noise by the standard library's colours, pixel by pixel, with the same draws."""
     shares = np.clip(image[..., :3].astype(np.float64) / white_of(image), 0, 1)
     shift, strength = rng.uniform(*color_shift), rng.uniform(*intensity)
     light = (shares.max(axis=2) + shares.min(axis=2)) / 2
@@ -344,7 +344,7 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 
 @pytest.mark.parametrize("op", [GaussianNoise(), SaltPepper(), GridMask()], ids=repr)
 @pytest.mark.parametrize(("shape", "dtype"), [((7,), "uint8"), ((7, 10, 3), "float16")])
-def test_what_is_no_image_is_refused(op, shape, dtype):
+def test_samples_that_are_not_images_are_refused(op, shape, dtype):
     with pytest.raises(lx.ArgumentError, match=f"{op.name} takes"):
         lx.pipeline([op])(np.zeros((2, *shape), dtype), batch=True)
 

@@ -29,7 +29,7 @@ def white_of(x):
 
 
 def check(out, expected, like):
-    """Against a formula in float64."""
+    """Compare to a formula in float64."""
     if like.dtype == np.uint8:
         np.testing.assert_allclose(out, np.clip(expected, 0, 255), atol=0.501)
     else:
@@ -101,7 +101,7 @@ def test_sepia_is_the_published_matrix(dtype, channels):
 
 
 def distorted(image, rng, probability):
-    """torchvision's RandomPhotometricDistort, with the same draws."""
+    """Apply torchvision's RandomPhotometricDistort, with the same draws."""
 
     def hue(image, turn):
         return np.floor(turned(image, turn) + 0.5).astype(np.uint8)
@@ -155,8 +155,8 @@ def test_grey_images_have_no_axis_of_channels_or_one(op):
 
 
 @pytest.mark.parametrize("op", COLOURS, ids=repr)
-def test_what_is_about_colours_refuses_grey_images(op):
-    message = f"{op.name} takes images of 3 or 4 channels, not uint8[7, 10, 1]."
+def test_ops_on_colours_refuse_grey_images(op):
+    message = f"{op.name} accepts images of 3 or 4 channels, not uint8[7, 10, 1]."
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([op])(images((7, 10, 1)))
 

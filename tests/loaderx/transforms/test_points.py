@@ -1,4 +1,4 @@
-"""Boxes and keypoints behind an image go where its pixels go, and say whether they are still in it."""
+"""Boxes and keypoints next to an image move with its pixels, and say whether they are still in it."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ BOXES_MESSAGE = (
 
 
 def marked_images(count=64, seed=0):
-    """Black images with one white rectangle each, its box, and a keypoint in the middle of it."""
+    """Return black images with one white rectangle each, its box, and a keypoint in the middle of it."""
     rng = np.random.default_rng(seed)
     image = np.zeros((count, HEIGHT, WIDTH, 3), np.uint8)
     boxes = np.zeros((count, 2, 4), np.float32)
@@ -28,7 +28,7 @@ def marked_images(count=64, seed=0):
 
 
 def found_box(image):
-    """The box around what is white in an image, or None."""
+    """Return the box around what is white in an image, or None."""
     rows, columns = np.nonzero(image.max(axis=-1) > 127)
     if len(rows) == 0:
         return None
@@ -43,7 +43,7 @@ def moved(*ops, data=None, count=64, fields=("image", "boxes"), **options):
 
 
 def assert_boxes_fit(batch, tolerance):
-    """Every box is around what is white in its image, and a box without anything white is not valid."""
+    """Check that every box is around the white part of its image, and that a box without any is not valid."""
     seen = 0
     for image, boxes, valid in zip(
         batch["image"], batch["boxes"], batch["boxes_valid"], strict=True

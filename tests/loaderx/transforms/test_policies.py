@@ -1,4 +1,4 @@
-"""Policies have the ops and amounts of their papers, draw evenly from them, and take any others."""
+"""Policies have the ops and amounts of their papers, draw evenly from them, and accept any others."""
 
 import math
 
@@ -32,20 +32,20 @@ def ops_of(policy):
 
 
 def named_ops(policy):
-    """The ops of a policy of torchvision's space, by their names there."""
+    """Return the ops of a policy of torchvision's space, by their names there."""
     ops = ops_of(policy)
     assert [op.name for op in ops] == list(SPACE.values())
     return dict(zip(SPACE, ops, strict=True))
 
 
 def amounts_of(op, name=None):
-    """The numbers an op chooses from."""
+    """Return the numbers an op chooses from."""
     parameters = op._parameters if hasattr(op, "_parameters") else op.parameters()
     return sorted(set(np.round(parameters[name or 0], 9).tolist()))
 
 
 def strengths_of(name, op):
-    """The numbers an op chooses from, in the unit of torchvision's tables: its threshold of 255, its shear a slope."""
+    """Return the numbers an op chooses from, in the unit of torchvision's tables: threshold of 255, shear a slope."""
     found = amounts_of(op, PLACES[name])
     if name.startswith("Shear"):
         assert op.parameters()[6:] == (0.0, 0.0, 0.0), "around the top left corner"
@@ -62,7 +62,7 @@ def assert_strengths(name, op, expected):
 
 
 def torchvision_space(bins, shear=0.3, translate=150 / 331, rotate=30.0, colour=0.9, bits=4):
-    """The tables of torchvision, `_augmentation_space` of its policies, with translations of a size of 1."""
+    """Return torchvision's tables, `_augmentation_space` of its policies, with translations of a size of 1."""
     space = {
         "ShearX": (np.linspace(0, shear, bins), True),
         "ShearY": (np.linspace(0, shear, bins), True),

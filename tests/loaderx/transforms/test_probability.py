@@ -21,12 +21,12 @@ HALF = {"RandomFlip", "Transpose", "Polarity", "Reverse", "LeftRightFlip"}
 HALF |= {"RandomErasing", "ChannelDrop", "ZoomOut"}
 # Here `probability` is that of each joint, frame, token, or of each of several changes.
 OF_PARTS = {"JointDrop": 0.1, "FrameDrop": 0.1, "MaskTokens": 0.15, "PhotometricDistort": 0.5}
-# What gives samples of another shape or dtype, or mixes those of a batch, cannot leave one as it is.
+# Ops that change shape or dtype, or mix the samples of a batch, cannot leave a sample as it is.
 CONVERT = """
     RandomCrop CenterCrop Pad PadIfNeeded LetterBox Resize RandomResizedCrop Normalize ToFloat Cast OneHot MixUp CutMix
     RandomCrop1D Resample MuLaw PadTo SpanCorruption BoxSafeCrop RandomIoUCrop ScaleJitter LogMel
 """
-# Ops of ops and views, whose probability is `Maybe`; boxes that are put in order; and what is no op.
+# Ops of ops and views, whose probability is `Maybe`; boxes that are put in order; and names that are not ops.
 OTHERS = """
     Maybe OneOf Sequence RandomOrder SomeOf Views MultiCrop FiveCrop TenCrop Identity SanitizeBoxes
     Choice Channels Boxes
@@ -215,5 +215,5 @@ def test_ops_with_a_probability_pickle_and_are_shown_as_written():
 
 def test_values_on_another_scale_are_warned_of_all_the_same():
     rows = 255 * images((4, 4, 3), dtype=np.float32, count=4)
-    with pytest.warns(UserWarning, match="Brightness takes floats for images from 0 to 1"):
+    with pytest.warns(UserWarning, match="Brightness treats floats as images from 0 to 1"):
         apply(rows, T.Brightness(0.5, probability=0.5))

@@ -1,4 +1,4 @@
-"""Noises and responses are mixed in as NumPy does it, from where they are."""
+"""Noises and responses are mixed in as by NumPy, and read in place."""
 
 import pickle
 import re
@@ -54,7 +54,7 @@ def test_rows_and_places_are_drawn_evenly():
     # 0 decibels: the noise has the power of the signal.
     out = apply(x, T.BackgroundNoise(noises, 0.0)) - 1
     np.testing.assert_allclose(np.mean(out**2, axis=1), 1, rtol=1e-4)
-    # From the ratio of two neighbours what they are: a / (a + 1).
+    # The ratio of two neighbours gives their values: a / (a + 1).
     first = np.rint(1 / (out[:, 1] / out[:, 0] - 1)).astype(int)
     rows, places = (first - 1) // 10, (first - 1) % 10
     assert set(places) == set(range(7))

@@ -1,4 +1,4 @@
-"""Resampled signals hold what their sample rate can hold, and nothing else."""
+"""Resampled signals hold the frequencies that their sample rate can hold, and no others."""
 
 import numpy as np
 import pytest

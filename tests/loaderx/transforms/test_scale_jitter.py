@@ -1,4 +1,4 @@
-"""Scale jitter: a scale by chance, Pillow's pixels, and one size for all."""
+"""Scale jitter: a random scale, Pillow's pixels, and one size for all."""
 
 import re
 
@@ -14,7 +14,7 @@ FILTERS = {"bilinear": Image.Resampling.BILINEAR, "lanczos": Image.Resampling.LA
 
 
 def window(draws, size, wanted, low, high):
-    """What is seen of an image, and its size then, by the rule of the docstring."""
+    """Return the visible part of an image, and its size then, by the rule of the docstring."""
     factor = draws.uniform(low, high) * min(wanted[0] / size[0], wanted[1] / size[1])
     found = []
     for whole, most in zip(size, wanted, strict=True):
@@ -91,7 +91,7 @@ def test_labels_values_boxes_and_keypoints_follow():
             assert labels[int(down), int(across)] == 5
 
 
-def test_what_is_in_the_padding_is_not_in_the_image():
+def test_points_in_the_padding_are_not_in_the_image():
     data = {
         "image": np.zeros((1, 20, 20, 3), np.uint8),
         "boxes": np.array([[[15, 15, 40, 40], [22, 22, 30, 30]]], np.float32),

@@ -1,4 +1,4 @@
-"""Signals become louder, later, shorter, noisier and coarser as the definitions of these words say."""
+"""Ops on signals follow their definitions: gain, shift, crop, noise, masks, resampling, companding."""
 
 import math
 import re
@@ -19,7 +19,7 @@ LENGTH = 40
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    """Ops run in plain Python: what compiled code makes of them is compared with that once."""
+    """Run ops in plain Python: one test compares the compiled code with that."""
     monkeypatch.setenv("LOADERX_DEBUG", "1")
 
 
@@ -183,7 +183,7 @@ def test_a_reversed_signal_keeps_its_channels(shape):
 
 
 def stretch(signal, start, steps, fill):
-    """Moments from `start`, as a slice of a signal with much fill around it."""
+    """Return moments from `start`, as a slice of a signal with much fill around it."""
     far = len(signal) + abs(start) + steps
     padded = np.pad(
         signal, [(far, far), *[(0, 0)] * (signal.ndim - 1)], constant_values=fill
@@ -267,7 +267,7 @@ def test_noise_has_the_power_that_the_ratio_leaves_it(decibels):
     values = (noise / np.sqrt(expected)[:, None, None]).reshape(-1)
     assert stats.kstest(values, "norm").pvalue > 0.001
     assert abs(np.mean(values**2) - 1) < 4 * math.sqrt(2 / values.size)
-    # White: neighbours in time and between channels do not know of each other.
+    # White: neighbours in time and in channels are not correlated.
     for first, second in ((noise[:, 1:], noise[:, :-1]), (noise[..., 1:], noise[..., :-1])):
         correlation = np.corrcoef(first.reshape(-1), second.reshape(-1))[0, 1]
         assert abs(correlation) < 4 / math.sqrt(first.size)
@@ -336,7 +336,7 @@ def test_waveforms_are_masked_too_and_as_a_whole_if_asked():
 
 
 def resampled(signal, length, start, extent, fill):
-    """np.interp between the middles of moments."""
+    """Return np.interp between the middles of moments."""
     places = start + (np.arange(length) + 0.5) * extent / length
     middles = np.arange(len(signal)) + 0.5
     columns = [np.interp(places, middles, column) for column in signal.reshape(len(signal), -1).T]
@@ -478,7 +478,7 @@ CHANGING = [S.Gain(), S.Polarity(), S.NoiseAtSNR(), S.TimeMask(1), S.FreqMask(1)
 
 @pytest.mark.parametrize("op", [*MOVING, *CHANGING], ids=repr)
 @pytest.mark.parametrize("shape", [(), (4, 5, 3), (0,), (4, 0)], ids=repr)
-def test_what_is_no_signal_is_refused_by_every_op(op, shape):
+def test_every_op_refuses_samples_that_are_not_signals(op, shape):
     message = rf"{op.name} takes .*not float32{re.escape(str(list(shape)))}"
     with pytest.raises(lx.ArgumentError, match=message):
         lx.pipeline([op])(np.zeros((2, *shape), np.float32))
@@ -488,7 +488,7 @@ def test_what_is_no_signal_is_refused_by_every_op(op, shape):
 @pytest.mark.parametrize("dtype", ["int16", "float64", "float16"])
 def test_values_are_changed_as_float32_only(op, dtype):
     message = (
-        f"{op.name} takes float32 samples of shape (time,) or (time, channels), not {dtype}[10]; ToFloat makes "
+        f"{op.name} accepts float32 samples of shape (time,) or (time, channels), not {dtype}[10]; ToFloat makes "
         "float32 of integers and of other floats."
     )
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
@@ -501,7 +501,7 @@ def test_values_are_changed_as_float32_only(op, dtype):
         (S.RandomCrop1D(15, 2), (10,), "RandomCrop1D: `length` (=15) must not exceed the signal with its padding, 14"),
         (S.TimeMask(11), (10, 20), "TimeMask: `width` (=11) must not exceed axis 0 of the input, which is float32[10"),
         (S.FreqMask(21), (30, 20), "FreqMask: `width` (=21) must not exceed axis 1 of the input, which is float32[30"),
-        (S.FreqMask(1), (10,), "FreqMask takes spectrograms of shape (time, frequency), not float32[10]."),
+        (S.FreqMask(1), (10,), "FreqMask accepts spectrograms of shape (time, frequency), not float32[10]."),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_the_signal_is_refused(op, shape, message):

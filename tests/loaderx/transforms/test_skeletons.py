@@ -1,4 +1,4 @@
-"""Skeletons turn, stretch, lose joints and frames, and whoever is absent stays so."""
+"""Skeletons turn, stretch, lose joints and frames, and absent persons stay absent."""
 
 import math
 import re
@@ -20,7 +20,7 @@ PRESENT = [((0, 12), (0, 12)), ((0, 9), (0, 0)), ((2, 8), (4, 10)), ((0, 1), (0,
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    """Ops run in plain Python: what compiled code makes of them is compared with that once."""
+    """Run ops in plain Python: one test compares the compiled code with that."""
     monkeypatch.setenv("LOADERX_DEBUG", "1")
 
 
@@ -34,7 +34,7 @@ def skeletons(frames=FRAMES, joints=JOINTS, persons=PERSONS, channels=3, seed=0)
 
 
 def present(x):
-    """(samples, 1, frames, 1, persons): who is where."""
+    """Return which persons are present, as (samples, 1, frames, 1, persons)."""
     return np.any(x != 0, axis=(1, 3), keepdims=True)
 
 
@@ -67,7 +67,7 @@ def test_absent_persons_and_padding_stay_zero(op):
     x = skeletons()
     out = apply(x, op)
     if op.name == "FrameDrop":
-        # Who is in the frame before may be in a repeated one.
+        # A person of the frame before may be in a repeated one.
         nobody = ~present(x).any(axis=-1, keepdims=True)
         assert not np.any(out[np.broadcast_to(nobody, x.shape)])
     else:
@@ -165,7 +165,7 @@ def test_a_shear_is_a_matrix_with_ones_on_its_diagonal():
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_jitter_is_gaussian_noise_on_those_who_are_there():
+def test_jitter_is_gaussian_noise_on_persons_who_are_present():
     x = skeletons()
     there = np.broadcast_to(present(x), x.shape)
     noise = (apply(x, K.JointJitter(0.5)).astype(np.float64) - x)[there]
@@ -173,7 +173,7 @@ def test_jitter_is_gaussian_noise_on_those_who_are_there():
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_a_joint_at_the_centre_of_somebody_who_is_there_jitters_too():
+def test_a_joint_at_the_centre_of_a_present_person_jitters_too():
     out = apply(skeletons()[:1], K.CenterOnJoint(1), K.JointJitter())
     assert np.all(out[:, :, :, 1] != 0)
 
@@ -221,7 +221,7 @@ def test_frames_are_dropped_as_often_as_asked():
 
 
 def cropped(sample, rng, low, high, length):
-    """np.interp between the middles of frames, and the nearer frame for those who come or go."""
+    """Return np.interp between the middles of frames, and the nearer frame for persons who come or leave."""
     there = sample.any(axis=(0, 2))
     frames = np.flatnonzero(there.any(axis=1))
     if len(frames) == 0:
@@ -381,9 +381,9 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
     ("shape", "dtype"),
     [((3, 12, 25), "float32"), ((3, 0, 25, 2), "float32"), ((3, 12, 25, 2), "float64")],
 )
-def test_what_is_no_sequence_of_skeletons_is_refused_by_every_op(op, shape, dtype):
+def test_every_op_refuses_samples_that_are_not_sequences_of_skeletons(op, shape, dtype):
     message = (
-        f"{op.name} takes float32 samples of shape (channels, frames, joints, persons), not "
+        f"{op.name} accepts float32 samples of shape (channels, frames, joints, persons), not "
         f"{dtype}{list(shape)}."
     )
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
@@ -393,8 +393,8 @@ def test_what_is_no_sequence_of_skeletons_is_refused_by_every_op(op, shape, dtyp
 @pytest.mark.parametrize(
     ("op", "message"),
     [
-        (K.SkeletonRotate(), "SkeletonRotate takes the 3 channels x, y and z, not float32[2, 4, 17, 1]."),
-        (K.SkeletonShear(), "SkeletonShear takes the 3 channels x, y and z, not float32[2, 4, 17, 1]."),
+        (K.SkeletonRotate(), "SkeletonRotate accepts the 3 channels x, y and z, not float32[2, 4, 17, 1]."),
+        (K.SkeletonShear(), "SkeletonShear accepts the 3 channels x, y and z, not float32[2, 4, 17, 1]."),
         (K.LeftRightFlip(K.NTU_PAIRS), "LeftRightFlip: the joints of `pairs` must be below 17, not 24; the input is"),
         (K.CenterOnJoint(17), "CenterOnJoint: `joint` (=17) must be below 17; the input is float32[2, 4, 17, 1]."),
         (K.CenterOnJoint(0, 4), "CenterOnJoint: `frame` (=4) must be below 4; the input is float32[2, 4, 17, 1]."),

@@ -1,4 +1,4 @@
-"""Crops, pads, flips and resizes are those of NumPy, OpenCV and Pillow; a chain of them is one after the other."""
+"""Crops, pads, flips and resizes are those of NumPy, OpenCV and Pillow; a chain equals its ops one after the other."""
 
 import itertools
 import math
@@ -29,7 +29,7 @@ FILTERS = {
 
 
 def resized(image, size, window=None, interpolation="bilinear", antialias=True):
-    """A window of the image, scaled to a size by the twins of the kernels."""
+    """Return a window of the image, scaled to a size by the twins of the kernels."""
     height, width = image.shape[:2]
     pixels = image.reshape(height, width, -1)
     channels = pixels.shape[2]
@@ -58,7 +58,7 @@ def resized(image, size, window=None, interpolation="bilinear", antialias=True):
 
 
 def normalized(pixels, mean, std, white=255):
-    """Normalize as one multiplication and one addition in float32."""
+    """Normalise by one multiplication and one addition in float32."""
     mean, std = np.asarray(mean), np.asarray(std)
     scale = (1 / (std * white)).astype(np.float32)
     return pixels.astype(np.float32) * scale + (-mean / std).astype(np.float32)
@@ -68,7 +68,7 @@ def normalized(pixels, mean, std, white=255):
 
 
 def numbered(count=1):
-    """Images in which every pixel is its own number."""
+    """Return images in which every pixel is its own number."""
     return np.broadcast_to(np.arange(70, dtype=np.uint8).reshape(7, 10, 1), (count, 7, 10, 1))
 
 
@@ -270,7 +270,7 @@ def test_bilinear_resizing_without_antialiasing_is_that_of_opencv(shape, dtype, 
 
 
 def pillow(image, size, interpolation):
-    """Pillow's result as floats, channel by channel: of four channels it would take the last for transparency."""
+    """Return Pillow's result as floats, channel by channel: it would treat the fourth one as transparency."""
     channels = image.reshape(*image.shape[:2], -1)
     method = FILTERS[interpolation][1]
     made = [
@@ -287,7 +287,7 @@ SHAPES = [(13, 21, 3), (21, 13, 3), (16, 12, 1), (9, 31, 4), (1, 1, 3), (1, 17, 
 @pytest.mark.parametrize("interpolation", FILTERS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_resizing_is_that_of_pillow(shape, interpolation):
-    """Values at random are the worst case: filters that overshoot are clipped everywhere.
+    """Resize random values, the worst case: filters that overshoot are clipped everywhere.
 
     Before version 13, Pillow always mixed columns first. The order matters where that is clipped.
     """
@@ -307,7 +307,7 @@ def test_resizing_is_that_of_pillow(shape, interpolation):
 
 
 def exact(image, size, interpolation):
-    """All shares of all pixels, in float64."""
+    """Return all shares of all pixels, in float64."""
     kind, _ = FILTERS[interpolation]
     down, across = (
         reference.filter_matrix(before, after, kind, True)
@@ -642,7 +642,7 @@ CHAINS = {
         [T.CenterCrop((5, 8)), T.Pad(2, border="edge"), T.Resize((3, 4)), T.RandomFlip(1.0)],
         lambda x: resized(np.pad(x[1:6, 1:9], [(2, 2), (2, 2), (0, 0)], "edge"), (3, 4))[:, ::-1],
     ),
-    "bicubic behind a flip": (
+    "bicubic after a flip": (
         [T.RandomFlip(1.0), T.Resize((3, 14), interpolation="bicubic"), T.Pad(1, fill=7)],
         lambda x: np.pad(
             resized(x[:, ::-1], (3, 14), interpolation="bicubic"),
@@ -650,11 +650,11 @@ CHAINS = {
             constant_values=7,
         ),
     ),
-    "nearest behind bilinear": (
+    "nearest after bilinear": (
         [T.Resize((8, 9)), T.Resize((4, 3), interpolation="nearest")],
         lambda x: resized(x, (8, 9))[1::2, 1::3],
     ),
-    "bilinear behind a pad, and again": (
+    "bilinear after a pad, and again": (
         [T.Pad(1, fill=255), T.Resize((9, 6)), T.Resize((4, 5))],
         lambda x: resized(
             resized(np.pad(x, [(1, 1), (1, 1), (0, 0)], constant_values=255), (9, 6)), (4, 5)
@@ -690,7 +690,7 @@ def test_windows_around_a_resize_are_one_pass_over_the_pixels(ops, passes):
     assert len(_groups(steps, lx.Spec((7, 10, 3), np.uint8))) == passes
 
 
-def test_columns_of_a_table_are_normalized_one_by_one_behind_a_window_too():
+def test_columns_of_a_table_are_normalized_one_by_one_after_a_window_too():
     x = images((7, 10))
     out = apply(x, T.RandomFlip(1.0), T.Normalize(np.arange(10) / 10, 1.0))
     np.testing.assert_array_equal(out, normalized(np.flip(x, 2), np.arange(10) / 10, 1.0))
@@ -805,7 +805,7 @@ REFUSED = [
     (lambda: T.Resize(), "`size` (=None) must be"),
     (lambda: T.Resize(shorter=4.5), "`shorter` (=4.5) must be an integer of at least 1."),
     (lambda: T.Resize(longer=(4, 5)), "`longer` (=(4, 5)) must be an integer of at least 1."),
-    (lambda: T.Resize(4, longer=5), "Resize takes one of `size`, `shorter` and `longer`, got `size` (=4), "),
+    (lambda: T.Resize(4, longer=5), "Resize accepts one of `size`, `shorter` and `longer`, got `size` (=4), "),
     (lambda: T.CenterCrop(0), "`size` (=0) must be"),
     (lambda: T.CenterCrop(math.nan), "`size` (=nan) must be"),
     (lambda: T.Pad(-1), "`amount` (=-1) must be one, two or four integers of at least 0."),
@@ -851,17 +851,17 @@ MISFITS = [
     (T.Pad(1, fill=(1, 2)), "uint8", "Pad: `fill` (=(1.0, 2.0)) must be one number, or one for each of the 3 "),
     (T.LetterBox(20, fill=256), "uint8", "LetterBox: `fill` (=256.0) must be a value of uint8"),
     (T.Pad(1, fill=(1, 2, 256)), "uint8", "Pad: `fill` (=256.0) must be a value of uint8"),
-    (T.Resize(4, interpolation="lanczos"), "float16", "Resize takes integers, float32 or float64"),
+    (T.Resize(4, interpolation="lanczos"), "float16", "Resize accepts integers, float32 or float64"),
     (T.Pad(1, fill=256), "uint8", "Pad: `fill` (=256.0) must be a value of uint8; the input is uint8[7, 10, 3]."),
     (T.Pad(1, fill=-1), "uint8", "Pad: `fill` (=-1.0) must be a value of uint8"),
     (T.Pad(1, fill=0.5), "uint8", "Pad: `fill` (=0.5) must be a value of uint8"),
     (T.Pad(1, fill=2), "bool", "Pad: `fill` (=2.0) must be a value of bool"),
     (T.Pad(1, fill=1e39), "float32", "Pad: `fill` (=1e+39) must be a value of float32"),
     (T.RandomCrop(4, pad=1, fill=999), "uint8", "RandomCrop: `fill` (=999.0) must be a value of uint8"),
-    (T.Resize(4), "float16", "Resize takes integers, float32 or float64, not float16[7, 10, 3]."),
-    (T.Resize(4), "complex64", "Resize takes integers, float32 or float64, not complex64[7, 10, 3]."),
-    (T.Resize(4, interpolation="area"), "float16", "Resize takes integers, float32 or float64"),
-    (T.RandomResizedCrop(4), "float16", "RandomResizedCrop takes integers, float32 or float64"),
+    (T.Resize(4), "float16", "Resize accepts integers, float32 or float64, not float16[7, 10, 3]."),
+    (T.Resize(4), "complex64", "Resize accepts integers, float32 or float64, not complex64[7, 10, 3]."),
+    (T.Resize(4, interpolation="area"), "float16", "Resize accepts integers, float32 or float64"),
+    (T.RandomResizedCrop(4), "float16", "RandomResizedCrop accepts integers, float32 or float64"),
 ]  # fmt: skip
 
 
@@ -887,7 +887,7 @@ EVERY_OP = [
 
 @pytest.mark.parametrize("op", EVERY_OP, ids=repr)
 @pytest.mark.parametrize("shape", [(), (7,), (1, 7, 10, 3), (7, 0, 3)])
-def test_what_is_no_image_is_refused_by_every_op(op, shape):
+def test_every_op_refuses_samples_that_are_not_images(op, shape):
     with pytest.raises(lx.ArgumentError, match=rf"{op.name} .*takes .*not uint8\[") as caught:
         lx.pipeline([op])(np.zeros((2, *shape), np.uint8), batch=True)
     assert "op 0 of `transforms`" in "".join(caught.value.__notes__)

@@ -15,7 +15,7 @@ from tests.loaderx.transforms.waveforms import RATE, check_padding, tone, wavefo
 
 
 def spectrogram(x, size, hop, width, filters, power, center):
-    """Mel spectrogram of one waveform by NumPy."""
+    """Return the mel spectrogram of one waveform by NumPy."""
     before = (size - width) // 2
     window = np.pad(np.hanning(width + 1)[:-1], (before, size - width - before))
     frames = 1 + (len(x) if center else len(x) - size) // hop
@@ -87,14 +87,14 @@ def test_waveforms_of_one_channel_are_taken_and_others_refused():
         lx.ArgumentError, match=r"waveforms of one channel, \(time,\), not float32\[900, 2\]"
     ):
         apply(waveforms((900, 2)), op)
-    with pytest.raises(lx.ArgumentError, match=r"`n_fft` \(=400\) takes at least 201 moments"):
+    with pytest.raises(lx.ArgumentError, match=r"`n_fft` \(=400\) accepts at least 201 moments"):
         apply(waveforms((200,)), op)
     with pytest.raises(lx.ArgumentError, match="LogMel makes frames of moments"):
         check_padding(op)
 
 
 def warped(x, center, place):
-    """np.interp on both sides of the moment, between the middles of rows."""
+    """Return np.interp on both sides of the moment, between the middles of rows."""
     out = np.empty_like(x, np.float64)
     for begin, end, first, last in ((0, center, 0, place), (center, len(x), place, len(x))):
         part = x[begin:end]
@@ -132,7 +132,7 @@ def test_moments_and_shifts_are_drawn_evenly():
     assert stats.chisquare(np.bincount(np.add(shifts, 3))).pvalue > 0.001
 
 
-def test_what_is_too_short_and_padding_stay():
+def test_short_samples_and_padding_stay():
     x = waveforms((16, 3))
     np.testing.assert_array_equal(apply(x, T.TimeWarp(8)), x)
     np.testing.assert_array_equal(apply(x, T.TimeWarp(0)), x)

@@ -17,7 +17,7 @@ SIZE = 512
 
 
 def bursts(moments, *places):
-    """Short tones that begin at these moments."""
+    """Return short tones that begin at these moments."""
     x = np.zeros((1, moments), np.float32)
     burst = tone(2000, 400)[0] * np.hanning(400).astype(np.float32)
     for place in places:
@@ -26,7 +26,7 @@ def bursts(moments, *places):
 
 
 def middles(signal, parts):
-    """Where the energy of each part of a signal lies."""
+    """Return the centre of the energy of each part of a signal."""
     begins = np.linspace(0, len(signal), parts + 1).astype(int)
     energy = signal.astype(np.float64) ** 2
     return [
@@ -51,7 +51,7 @@ def test_a_stretched_tone_keeps_its_pitch_and_ends_earlier(rate):
 
 @pytest.mark.parametrize("rate", [0.8, 1.25])
 def test_bursts_are_where_the_rate_puts_them(rate):
-    # To half of a frame, over which a phase vocoder spreads what is short.
+    # To half of a frame, over which a phase vocoder spreads short sounds.
     x = bursts(MOMENTS, 800, 3000)
     out = apply(x, T.TimeStretch(rate, n_fft=SIZE))[0]
     end = min(round(MOMENTS / rate), MOMENTS)
@@ -90,7 +90,7 @@ def test_ops_equal_the_definition(shape, monkeypatch):
         ):
             expected = np.zeros(len(before))
             reference.stretch(column, rate, 8, windows(32), *spaces, expected[:end])
-            # Next to the ends windows are almost 0, and so is what is divided there.
+            # Next to the ends windows are almost 0, and so are both sides of the division.
             np.testing.assert_allclose(found[1 : end - 8], expected[1 : end - 8], atol=1e-4)
             assert np.all(found[end:] == 0)
     for before, out, rng in zip(x, shifted.out, shifted.draws(), strict=True):
@@ -132,7 +132,7 @@ def test_labels_of_moments_follow_a_stretched_signal():
         )
         signal, moments = (values[0] for values in loader.batch(0).values())
         assert moments.dtype == np.int16
-        # A seventh of the time, and most of what is heard; the rest is spread over half a frame around it.
+        # A seventh of the time, and most of the energy; the rest is spread over half a frame around it.
         inside = np.sum(signal[moments == 1] ** 2) / np.sum(signal[moments != 5] ** 2)
         assert inside > 0.5, (rate, inside)
         assert np.all(moments[round(MOMENTS / rate) :] == 5)

@@ -1,4 +1,4 @@
-"""Tokens are masked as BERT masks them and cut out in spans as T5 does it, alike in inputs and targets."""
+"""Tokens are masked as in BERT and cut out in spans as in T5, alike in inputs and targets."""
 
 import math
 import re
@@ -26,7 +26,7 @@ def sequences(count, length, dtype=np.int32, low=1000, high=2000):
 
 
 class Both:
-    """Rows that are inputs and targets alike, behind ops for both, and what the ops have drawn for each."""
+    """Rows that are inputs and targets alike, after ops for both, and the draws of the ops for each."""
 
     def __init__(self, rows, *ops):
         dataset = dict.fromkeys(FIELDS, rows)
@@ -52,7 +52,7 @@ MASK, VOCABULARY, SPECIAL = 103, 500, (1001, 1002, 1003)
 
 
 def masked(row, rng, probability, keep, random):
-    """What becomes of a row, token by token, in both fields."""
+    """Return a row after masking, token by token, in both fields."""
     inputs, targets = row.copy(), np.full_like(row, -100)
     for k, token in enumerate(row):
         share = rng.random()
@@ -107,7 +107,7 @@ def test_tokens_are_masked_as_often_as_published():
     assert stats.chisquare(outcomes, shares * len(now)).pvalue > 0.001
     random = now[(now != MASK) & (now < VOCABULARY)]
     assert stats.kstest(random / VOCABULARY, "uniform").pvalue > 0.001
-    # Every place alike.
+    # Every place is equally likely.
     assert stats.chisquare(chosen.sum(axis=0)).pvalue > 0.001
 
 
@@ -163,7 +163,7 @@ def to_unique_sentinel(tokens, noise_mask, sentinel):
 
 
 def shuffled_segmentation(random):
-    """As T5 draws it."""
+    """Draw as T5 does."""
 
     def segment(items, segments):
         first = np.concatenate([[0], random.permutation(np.arange(items - 1) < segments - 1)])
@@ -173,7 +173,7 @@ def shuffled_segmentation(random):
 
 
 def drawn_segmentation(rng):
-    """One border after the other, by the draws of the op: each place has the chance borders left / places left."""
+    """Draw one border after the other, as the op: each place has the probability borders left / places left."""
 
     def part(items, parts):
         for size in range(1, items):
@@ -266,7 +266,7 @@ def test_borders_are_spread_as_those_that_t5_shuffles():
         borders = [1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 30]
         counts = [np.histogram(values, borders)[0] for values in (ours, theirs)]
         assert stats.chi2_contingency(counts).pvalue > 0.001
-        # Exactly: the chance that the first of 3 borders at 31 places is behind item k.
+        # Exactly: the chance that the first of 3 borders at 31 places is after item k.
         chances = [math.comb(31 - k, 2) / math.comb(31, 3) for k in range(1, 30)]
         expected = np.add.reduceat(chances, np.array(borders[:-1]) - 1) * len(ours)
         assert stats.chisquare(np.histogram(ours, borders)[0], expected).pvalue > 0.001
@@ -343,29 +343,29 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 
 
 UNFIT = [
-    (MaskTokens(1, 10), Spec((5,), np.float32), "MaskTokens takes tokens, which are integers, not float32[5]."),
-    (MaskTokens(1, 10).for_labels(), Spec((5,), np.float32), "MaskTokens takes tokens, which are integers"),
-    (MaskTokens(1, 10), Spec((0,), np.int32), "MaskTokens takes tokens, which are integers, not int32[0]."),
+    (MaskTokens(1, 10), Spec((5,), np.float32), "MaskTokens accepts tokens, which are integers, not float32[5]."),
+    (MaskTokens(1, 10).for_labels(), Spec((5,), np.float32), "MaskTokens accepts tokens, which are integers"),
+    (MaskTokens(1, 10), Spec((0,), np.int32), "MaskTokens accepts tokens, which are integers, not int32[0]."),
     (MaskTokens(256, 10), Spec((5,), np.uint8),
      "MaskTokens: uint8[5] cannot hold 256, which `mask` needs; put Cast(\"int32\") before it."),
     (MaskTokens(1, 257), Spec((5,), np.uint8), "uint8[5] cannot hold 256, which `vocabulary` needs"),
     (SpanCorruption(256), Spec((5,), np.uint8), "SpanCorruption: uint8[5] cannot hold 256, which `sentinel` needs"),
     (SpanCorruption(25, eos=300), Spec((5,), np.uint8), "uint8[5] cannot hold 300, which `eos` needs"),
     (SpanCorruption(25), Spec((5, 2), np.uint8),
-     "SpanCorruption takes tokens along one axis, at least two, not uint8[5, 2]."),
+     "SpanCorruption accepts tokens along one axis, at least two, not uint8[5, 2]."),
     (SpanCorruption(25), Spec((1,), np.uint8),
-     "SpanCorruption takes tokens along one axis, at least two, not uint8[1]."),
+     "SpanCorruption accepts tokens along one axis, at least two, not uint8[1]."),
     (SpanCorruption(3), Spec((100,), np.uint8),
-     "SpanCorruption: 100 tokens have 5 spans, and from `sentinel` (=3) down there are fewer tokens."),
+     "have 5 spans, and there are fewer tokens from `sentinel` (=3) down to 0. Give a larger `sentinel`."),
     (PadTo(5, -1), Spec((5,), np.uint8), "PadTo: uint8[5] cannot hold -1, which `value` needs"),
-    (PadTo(5, 0.5), Spec((5,), np.int32), "PadTo: `value` (=0.5) is none of int32."),
-    (PadTo(5), Spec((), np.int32), "PadTo takes samples of at least one axis, not int32[]."),
-    (PadTo(5), Spec((5,), np.float16), "PadTo takes integers, float32 or float64, not float16[5]."),
+    (PadTo(5, 0.5), Spec((5,), np.int32), "PadTo: `value` (=0.5) must be a value of int32."),
+    (PadTo(5), Spec((), np.int32), "PadTo accepts samples of at least one axis, not int32[]."),
+    (PadTo(5), Spec((5,), np.float16), "PadTo accepts integers, float32 or float64, not float16[5]."),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("op", "spec", "message"), UNFIT)
-def test_what_does_not_fit_is_refused(op, spec, message):
+def test_samples_that_do_not_fit_are_refused(op, spec, message):
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         op.output(spec)
 

@@ -15,7 +15,7 @@ from tests.loaderx.transforms.images import Applied, apply, images
 
 
 def byte_images(shape=(23, 31, 3)):
-    """Any bytes, few of them, one colour, and bytes of a narrow range; enough of them to be equalized."""
+    """Return any bytes, few of them, one colour, and bytes of a narrow range; enough of them to be equalized."""
     x = images(shape, count=8)
     x[1] //= 2
     x[2] = 100 + x[2] // 4
@@ -28,7 +28,7 @@ def byte_images(shape=(23, 31, 3)):
 
 
 def pillows(function, x):
-    """What a function of Pillow makes of images."""
+    """Return images after a function of Pillow."""
     flat = x[..., 0] if x.shape[3] == 1 else x
     out = [np.asarray(function(Image.fromarray(image))) for image in flat]
     return np.stack(out).reshape(x.shape)
@@ -257,13 +257,13 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint16])
 def test_only_bytes_are_equalized(dtype):
-    message = f"Equalize takes images of uint8, not {np.dtype(dtype)}[7, 10, 3]."
+    message = f"Equalize accepts images of uint8, not {np.dtype(dtype)}[7, 10, 3]."
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([Equalize()])(np.zeros((2, 7, 10, 3), dtype))
 
 
 def test_contrast_of_truths_is_refused():
-    message = "AutoContrast takes integers, float32 or float64, not bool[7, 10, 3]."
+    message = "AutoContrast accepts integers, float32 or float64, not bool[7, 10, 3]."
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([AutoContrast()])(np.zeros((2, 7, 10, 3), bool))
 
@@ -272,8 +272,8 @@ EVERY_OP = [Gamma(), Solarize((0, 1)), Posterize((1, 8)), Invert(0.5), AutoContr
 
 
 @pytest.mark.parametrize("op", EVERY_OP, ids=repr)
-def test_what_is_no_image_is_refused_by_every_op(op):
-    with pytest.raises(lx.ArgumentError, match=f"{op.name} takes images of shape"):
+def test_every_op_refuses_samples_that_are_not_images(op):
+    with pytest.raises(lx.ArgumentError, match=f"{op.name} accepts images of shape"):
         lx.pipeline([op])(np.zeros((2, 7), np.uint8), batch=True)
 
 

@@ -23,7 +23,7 @@ def white_of(dtype):
 
 
 def normalized(x, mean, std):
-    """One multiplication and one addition in float32."""
+    """Normalise by one multiplication and one addition in float32."""
     mean, std = np.asarray(mean, float), np.asarray(std, float)
     scale = (1 / (std * white_of(x.dtype))).astype(np.float32)
     return x.astype(np.float32) * scale + (-mean / std).astype(np.float32)
@@ -232,12 +232,12 @@ MISFITS = [
     (T.Normalize(MEAN, STD), zeros((7, 10, 1)), "Normalize: `mean` has 3 entries, the last axis of uint8[7, 10, 1]"),
     (T.Normalize(0.5, [1, 2]), zeros((7, 10, 3)), "Normalize: `std` has 2 entries, the last axis of uint8[7, 10, 3]"),
     (T.Normalize(MEAN, 1), zeros(()), "Normalize: `mean` has 3 entries, the last axis of uint8[]"),
-    (T.Normalize(0, 1), zeros((4,), "complex64"), "Normalize takes integers, bool, float16, bfloat16, float32 or"),
-    (T.Normalize(0, 1), zeros((0, 3)), "Normalize takes samples of at least one value, not uint8[0, 3]."),
-    (T.ToFloat(), zeros((4,), "S3"), "ToFloat takes integers, bool, float16, bfloat16, float32 or"),
-    (T.ToFloat(channels_first=True), zeros((4,)), "ToFloat takes images of shape (height, width, channels) or"),
+    (T.Normalize(0, 1), zeros((4,), "complex64"), "Normalize accepts integers, bool, float16, bfloat16, float32 or"),
+    (T.Normalize(0, 1), zeros((0, 3)), "Normalize accepts samples of at least one value, not uint8[0, 3]."),
+    (T.ToFloat(), zeros((4,), "S3"), "ToFloat accepts integers, bool, float16, bfloat16, float32 or"),
+    (T.ToFloat(channels_first=True), zeros((4,)), "ToFloat accepts images of shape (height, width, channels) or"),
     (T.Normalize([0] * 10, 1, channels_first=True), zeros((7, 10)), "Normalize with `channels_first` has values for"),
-    (T.Cast("float32"), zeros((4,), "complex64"), "Cast takes integers, bool, float16, bfloat16, float32 or"),
+    (T.Cast("float32"), zeros((4,), "complex64"), "Cast accepts integers, bool, float16, bfloat16, float32 or"),
 ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ def data():
 
 
 class Rows:
-    """The same data as Python objects."""
+    """Source in Python with the same data."""
 
     def __init__(self):
         self._data = data()
@@ -61,7 +61,7 @@ def test_views_share_what_comes_before_them():
     np.testing.assert_allclose(batch["image_2"], batch["image_0"] / np.float32(255), rtol=1e-6)
 
 
-def test_views_may_have_names_and_ops_behind_them():
+def test_views_may_have_names_and_ops_after_them():
     views = T.Views(2, [T.RandomCrop(8)], names=("student", "teacher"))
     batch = loader({"image": [views], "image_teacher": [T.ToFloat()]}).batch(0)
     assert {name: values.dtype.name for name, values in batch.items()} == {

@@ -15,12 +15,12 @@ OPS = [T.Fog(), T.Rain(), T.Shadow()]
 
 
 def scaled(x):
-    """Values from black to white as 0 to 255."""
+    """Scale values from black to white to 0 to 255."""
     return x.astype(np.float64) * (255 if x.dtype == np.float32 else 1)
 
 
 def fogged(image, draws, strength, alpha):
-    """White discs over each other, one after the other as Albumentations draws them, then OpenCV's blur."""
+    """Draw white discs one after the other, as Albumentations does, then OpenCV's blur."""
     height, width = image.shape[:2]
     y, x = np.mgrid[:height, :width]
     region = max(1, int(width // 3 * strength))
@@ -39,7 +39,7 @@ def fogged(image, draws, strength, alpha):
         tall, wide = int(tall * 0.9), int(wide * 0.9)
     size = max(3, min(height, width) // 30) // 2 * 2 + 1
     assert discs > 50
-    # As OpenCV's documentation has it; for small sizes it takes another kernel where no deviation is given.
+    # The rule of OpenCV's documentation; for small sizes it uses another kernel if no deviation is given.
     return cv2.GaussianBlur(image, (size, size), 0.3 * ((size - 1) * 0.5 - 1) + 0.8)
 
 
@@ -52,7 +52,7 @@ def test_fog_is_discs_and_a_blur(dtype):
 
 
 def rained(image, draws, drops, slant, length, size, brightness):
-    """A layer of streaks, OpenCV's mean of it, added, and less light."""
+    """Draw a layer of streaks, apply OpenCV's mean, add it, and darken."""
     height, width = image.shape[:2]
     across, down = draws.uniform(*slant), max(1, int(length * height))
     layer = np.zeros((height, width))

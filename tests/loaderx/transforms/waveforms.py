@@ -1,4 +1,4 @@
-"""Signals to transform, ops with their lengths, and what each sample has drawn."""
+"""Signals to transform, ops with their lengths, and the draws of each sample."""
 
 import numpy as np
 
@@ -14,18 +14,18 @@ def waveforms(shape=(300,), count=3, seed=0):
 
 
 def tone(hertz, moments, rate=RATE):
-    """A sine, as one row."""
+    """Return a sine, as one row."""
     return np.sin(2 * np.pi * hertz * np.arange(moments) / rate).astype(np.float32)[None]
 
 
 def strongest(signal, rate=RATE):
-    """The frequency of which a signal has most, within one step of its spectrum."""
+    """Return the frequency with the most power in a signal, within one step of its spectrum."""
     spectrum = np.abs(np.fft.rfft(signal * np.hanning(len(signal))))
     return spectrum.argmax() * rate / len(signal)
 
 
 def check_padding(op, shape=(300,), lengths=(300, 120, 1, 0)):
-    """The data of padded samples becomes what it does without padding, and the padding stays."""
+    """Check that the data of padded samples becomes what it does without padding, and that the padding stays."""
     x = waveforms(shape, len(lengths))
     for row, length in zip(x, lengths, strict=True):
         row[length:] = PAD
