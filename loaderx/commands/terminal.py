@@ -155,14 +155,22 @@ def handling(handlers: dict[signal.Signals, Handler]) -> Generator[None]:
 def signals_interrupt() -> Generator[list[int]]:
     """Raise KeyboardInterrupt for every signal that should stop a command; those that arrived are in the list."""
     arrived: list[int] = []
+    repeated: set[int] = set()
+
+    def repeat(number: int) -> None:
+        repeated.discard(number)
+        os.kill(os.getpid(), number)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
         while frame is not None:
             if frame.f_code in callbacks:
                 # JAX has such a callback: what it raises is lost, so the signal comes once more. On a busy machine
-                # that is before this very call ends, so it is looked for among the callers, too.
-                threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+                # that is before this very call ends, so it is looked for among the callers, too. Several that arrive
+                # until then are one: the next would interrupt what this one causes.
+                if number not in repeated:
+                    repeated.add(number)
+                    threading.Timer(0.01, repeat, (number,)).start()
                 return
             frame = frame.f_back
         arrived.append(number)
