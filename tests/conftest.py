@@ -1,5 +1,6 @@
 """Settings of all tests: signals, cache folders, and how the workers share the tests."""
 
+import contextlib
 import faulthandler
 import gc
 import os
@@ -9,6 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.forking import Forking
 
 # Folder for everything that tests compile, and not the caches of the user. It stays for the next run;
 # `make clean` removes it. Numba reads its variable when it is imported, which is after this.
@@ -82,6 +85,13 @@ def pytest_collection_finish():
     """Keep the garbage collector from what is there for good: a million objects, half a second at every `collect`."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def forking():
+    """Start programs without the time that imports take."""
+    with contextlib.closing(Forking()) as forking:
+        yield forking
 
 
 def scope_of(nodeid):
