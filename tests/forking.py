@@ -165,10 +165,10 @@ def opened(given, name):
         return os.dup(given.fileno()), None
     if name != "stdin":
         reading, writing = os.pipe()
-        return writing, open(reading, encoding="utf-8", errors="replace")
+        return writing, os.fdopen(reading, encoding="utf-8", errors="replace")
     if given == subprocess.PIPE:
         reading, writing = os.pipe()
-        return reading, open(writing, "w")
+        return reading, os.fdopen(writing, "w")
     return os.open(os.devnull, os.O_RDONLY), None
 
 
