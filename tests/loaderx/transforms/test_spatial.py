@@ -1,6 +1,5 @@
 """Crops, pads, flips and resizes are those of NumPy, OpenCV and Pillow; a chain of them is one after the other."""
 
-import itertools
 import math
 import re
 
