@@ -264,14 +264,14 @@ def test_a_changed_overload_is_seen_by_the_next_process(processes):
     assert not list((cache / "overloaded").rglob("*.nbc"))
 
 
-def test_a_stopped_process_does_not_stop_others(cache, monkeypatch, caplog):
+def test_a_stopped_process_does_not_stop_others(forking, cache, monkeypatch, caplog):
     monkeypatch.setattr(store, "WAIT_SECONDS", 0.5)
     assert not in_this_process()["cached"]
     # The function as it is was compiled first, then the one with its indices checked.
     code, _ = sorted(cache.glob("*.nbc"), key=lambda file: file.stat().st_mtime_ns)
     lock = code.with_name(code.name.split(".")[0] + ".lock")
     code.unlink()
-    with holder(lock, "print('ready', flush=True); time.sleep(100)") as process:
+    with holder(forking, lock, "print('ready', flush=True); time.sleep(100)") as process:
         process.send_signal(signal.SIGSTOP)
         assert in_this_process() == {"result": SHIFTED, "cached": False}
         assert f"Process {process.pid} holds the lock" in caplog.text
