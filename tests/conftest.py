@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forking import Forking
+from tests.forking import Forking, Server
 
 # Folder for everything that tests compile, and not the caches of the user. It stays for the next run;
 # `make clean` removes it. Numba reads its variable when it is imported, which is after this.
@@ -37,6 +37,8 @@ DEFAULTS = {
 }
 GRACE = 60  # seconds for what cleans up
 STDERR = pytest.StashKey()
+# Variable of the environment: where the server is that forks for all workers.
+FORKING = "LOADERX_TESTS_FORKING"
 # Tests of these folders share processes that take long to start: one worker runs them all.
 TOGETHER = ("tests/distributed/",)
 # Long single tests come first: begun as the last, they would leave the other workers without work.
@@ -56,6 +58,10 @@ def pytest_configure(config):
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         config.stash[STDERR] = os.fdopen(os.dup(2), "w")
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        server = Server()
+        os.environ[FORKING] = server.path
+        config.add_cleanup(server.close)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,8 +96,11 @@ def pytest_collection_finish():
 @pytest.fixture(scope="session")
 def forking():
     """Start programs without the time that imports take."""
-    with contextlib.closing(Forking()) as forking:
-        yield forking
+    if FORKING in os.environ:
+        yield Forking(os.environ[FORKING])
+    else:
+        with contextlib.closing(Server()) as server:
+            yield Forking(server.path)
 
 
 def scope_of(nodeid):

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -16,35 +17,37 @@ import jax
 import loaderx.cli, loaderx.loader
 import loaderx.commands.conversion, loaderx.commands.outputs, loaderx.commands.sheet, loaderx.commands.stages
 """
-# Every message begins a program. Its process is the child of one that reports the id of it and, once it has ended, its
+# Every connection begins a program. Its process is the child of one that reports the id of it and, in the end, its
 # status. It becomes the main program of its process, and ends as any other.
 SERVER = """
-import builtins, faulthandler, json, os, signal, socket, sys, warnings
+import builtins, faulthandler, json, os, select, signal, socket, sys, warnings
 
-def receive(server):
+def receive(connection):
     message, files = b"", []
     while not message.endswith(b"\\n"):
-        part, more, _, _ = socket.recv_fds(server, 1 << 16, 4)
-        if not part:
-            return None, files
+        part, more, _, _ = socket.recv_fds(connection, 1 << 16, 4)
         message, files = message + part, files + more
     return json.loads(message), files
 
 def serve(server):
     reporting = []
-    while True:
-        order, files = receive(server)
-        if order is None:
-            for each in reporting:
-                os.waitpid(each, 0)
-            sys.exit()
+    # Until whoever started this process closes its standard input, or ends.
+    while select.select([server, 0], [], [])[0] == [server]:
+        connection, _ = server.accept()
+        order, files = receive(connection)
+        connection.close()
         reporting.append(os.fork())
         if reporting[-1] == 0:
-            break
+            server.close()
+            return report(order, files)
         for file in files:
             os.close(file)
         reporting = [each for each in reporting if os.waitpid(each, os.WNOHANG) == (0, 0)]
-    server.close()
+    for each in reporting:
+        os.waitpid(each, 0)
+    sys.exit()
+
+def report(order, files):
     *streams, report = files
     child = os.fork()
     if child == 0:
@@ -172,27 +175,38 @@ def opened(given, name):
     return os.open(os.devnull, os.O_RDONLY), None
 
 
-class Forking:
+class Server:
     """The process that forks, once it has imported what takes long."""
 
     def __init__(self):
-        self._ours, theirs = socket.socketpair()
-        with theirs:
+        self._folder = tempfile.TemporaryDirectory()
+        self.path = str(Path(self._folder.name) / "socket")
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(self.path)
+            listening.listen()
             self._process = subprocess.Popen(
-                [sys.executable, "-c", IMPORTS + SERVER, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-c", IMPORTS + SERVER, str(listening.fileno())],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[listening.fileno()],
             )
 
     def close(self):
         """End it."""
-        self._ours.close()
+        self._process.stdin.close()
         try:
             self._process.wait(10)
         finally:
             self._process.kill()
             self._process.wait()
+            self._folder.cleanup()
+
+
+class Forking:
+    """Starts programs as forks of the server at a path."""
+
+    def __init__(self, path):
+        self._path = path
 
     def start(self, program, *arguments, cwd=None, env=None, ignored=(), **streams):
         """Start a program, which is a text or the path of a file.
@@ -218,8 +232,11 @@ class Forking:
                 ours.append(pipe)
             report, reporting = os.pipe()
             stack.callback(os.close, reporting)
-            sent = socket.send_fds(self._ours, [message], [*theirs, reporting])
-            self._ours.sendall(message[sent:])
+            connection = stack.enter_context(socket.socket(socket.AF_UNIX))
+            connection.connect(self._path)
+            sent = socket.send_fds(connection, [message], [*theirs, reporting])
+            if sent < len(message):
+                connection.sendall(message[sent:])
         return Fork([program, *arguments], ours, report)
 
     @contextlib.contextmanager
