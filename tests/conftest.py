@@ -1,5 +1,6 @@
 """Settings of all tests: signals, cache folders, and how the workers share the tests."""
 
+import contextlib
 import faulthandler
 import gc
 import os
@@ -9,6 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.forking import Forking, Server
 
 # Folder for everything that tests compile, and not the caches of the user. It stays for the next run;
 # `make clean` removes it. Numba reads its variable when it is imported, which is after this.
@@ -34,6 +37,8 @@ DEFAULTS = {
 }
 GRACE = 60  # seconds for what cleans up
 STDERR = pytest.StashKey()
+# Variable of the environment: where the server is that forks for all workers.
+FORKING = "LOADERX_TESTS_FORKING"
 # Tests of these folders share processes that take long to start: one worker runs them all.
 TOGETHER = ("tests/distributed/",)
 # Long single tests come first: begun as the last, they would leave the other workers without work.
@@ -53,6 +58,10 @@ def pytest_configure(config):
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         config.stash[STDERR] = os.fdopen(os.dup(2), "w")
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        server = Server()
+        os.environ[FORKING] = server.path
+        config.add_cleanup(server.close)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -82,6 +91,16 @@ def pytest_collection_finish():
     """Keep the garbage collector from what is there for good: a million objects, half a second at every `collect`."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def forking():
+    """Start programs without the time that imports take."""
+    if FORKING in os.environ:
+        yield Forking(os.environ[FORKING])
+    else:
+        with contextlib.closing(Server()) as server:
+            yield Forking(server.path)
 
 
 def scope_of(nodeid):

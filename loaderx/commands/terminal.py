@@ -155,14 +155,22 @@ def handling(handlers: dict[signal.Signals, Handler]) -> Generator[None]:
 def signals_interrupt() -> Generator[list[int]]:
     """Raise KeyboardInterrupt for every signal that stops a command; yield the list of signals that arrived."""
     arrived: list[int] = []
+    repeated: set[int] = set()
+
+    def repeat(number: int) -> None:
+        repeated.discard(number)
+        os.kill(os.getpid(), number)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
         while frame is not None:
             if frame.f_code in callbacks:
                 # JAX has such a callback: its exception is lost, so the signal is sent again. On a busy machine it
-                # arrives before this very call ends, so the callers are searched, too.
-                threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+                # arrives before this very call ends, so the callers are searched, too. Several that arrive until then
+                # count as one: the next would interrupt the exit that this one causes.
+                if number not in repeated:
+                    repeated.add(number)
+                    threading.Timer(0.01, repeat, (number,)).start()
                 return
             frame = frame.f_back
         arrived.append(number)

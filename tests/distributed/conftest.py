@@ -8,8 +8,8 @@ from tests.distributed import processes, program
 class Runs:
     """Results by "processes x devices of each"."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, forking, folder):
+        self.forking, self.folder = forking, folder
         self._done = {}
         program.write_files(folder)
 
@@ -28,23 +28,23 @@ class Runs:
                     jobs["resuming"] = {"leg": leg, "states": states}
             # A failure is cached too: a retry in every test would take hours.
             self._done[topology] = None
-            self._done[topology] = processes.run(self.folder, count, devices, jobs)
+            self._done[topology] = processes.run(self.forking, self.folder, count, devices, jobs)
         results = self._done[topology]
         assert results is not None, f"the processes of {topology} failed in an earlier test"
         return results
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory):
-    return Runs(tmp_path_factory.mktemp("distributed"))
+def runs(forking, tmp_path_factory):
+    return Runs(forking, tmp_path_factory.mktemp("distributed"))
 
 
 HEARTBEAT = 10  # seconds after which a process that is silent counts as dead
 
 
 @pytest.fixture(scope="session", autouse=True)
-def begun_deaths(request, tmp_path_factory):
-    """Start every case of a dying process that a test needs; return their folders and ports.
+def begun_deaths(forking, request, tmp_path_factory):
+    """Of every death that a test asks for its two processes, their folder and their port.
 
     They mostly wait, so they begin before all other tests, and no other test waits for them.
     """
@@ -57,7 +57,7 @@ def begun_deaths(request, tmp_path_factory):
         for case in asked:
             folder, port = tmp_path_factory.mktemp("death"), processes.free_port()
             jobs = {"dying": {"victim": case["victim"], "how": case["how"]}}
-            started = processes.start(folder, 2, 1, jobs, port, timeouts=timeouts)
+            started = processes.start(forking, folder, 2, 1, jobs, port, timeouts=timeouts)
             begun[case["victim"], case["how"]] = started, folder, port
         yield begun
     finally:

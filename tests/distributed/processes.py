@@ -5,8 +5,6 @@ import os
 import pickle
 import re
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -21,8 +19,14 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start(folder, processes, devices, jobs, port, **settings):
-    """Start the processes. They write their output to files: a pipe that nobody reads would block them."""
+PROGRAM = """
+import runpy
+runpy.run_module("tests.distributed.program", run_name="__main__", alter_sys=True)
+"""
+
+
+def start(forking, folder, processes, devices, jobs, port, **settings):
+    """The processes, which write what they say to files: a pipe that nobody reads would stop them."""
     flags = f"--xla_force_host_platform_device_count={devices}"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     # Short programs: optimising them takes longer than running them.
@@ -34,15 +38,8 @@ def start(folder, processes, devices, jobs, port, **settings):
             "folder": str(folder), "jobs": jobs, **settings,
         }  # fmt: skip
         with (folder / f"words.{port}.{process}").open("wb") as words:
-            started.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", "tests.distributed.program", json.dumps(order)],
-                    cwd=ROOT,
-                    env=environment,
-                    stdout=words,
-                    stderr=subprocess.STDOUT,
-                )
-            )
+            options = {"cwd": ROOT, "env": environment, "stdout": words, "stderr": words}
+            started.append(forking.start(PROGRAM, json.dumps(order), **options))
     return started
 
 
@@ -63,11 +60,11 @@ def wait(started, seconds, *, one_failure_ends_it=True):
                 process.wait(timeout=30)
 
 
-def run(folder, processes, devices, jobs, seconds=150):
+def run(forking, folder, processes, devices, jobs, seconds=150):
     """Run a program in several processes; return the output of each, in their order."""
     for _ in range(2):
         port = free_port()
-        codes = wait(start(folder, processes, devices, jobs, port), seconds)
+        codes = wait(start(forking, folder, processes, devices, jobs, port), seconds)
         words = [(folder / f"words.{port}.{i}").read_text() for i in range(processes)]
         # Another process took the port in between.
         if not any(re.search("already in use", text) for text in words):

@@ -279,9 +279,9 @@ def test_rows_too_many_or_too_few_are_found():
     assert partner_steps(12, own, [0, *exact], order) == set()
 
 
-def test_a_process_that_fails_is_reported_with_its_words(tmp_path):
+def test_a_process_that_fails_is_reported_with_its_words(forking, tmp_path):
     with pytest.raises(AssertionError, match="KeyError: 'no such job'"):
-        processes.run(tmp_path, 1, 1, {"no such job": {}})
+        processes.run(forking, tmp_path, 1, 1, {"no such job": {}})
 
 
 def test_a_process_that_never_ends_is_ended():

@@ -3,8 +3,6 @@
 import json
 import os
 import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -62,20 +60,13 @@ def compile_both():
 """
 
 
-def run(tmp_path, program, **options):
+def run(forking, tmp_path, program, **options):
     file = tmp_path / "program.py"
     file.write_text(PROGRAM + program)
-    return subprocess.run(
-        [sys.executable, "-W", "error", file],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(REPOSITORY),
-            "LOADERX_CACHE_DIR": str(tmp_path / "cache"),
-        },
-        check=True,
-        timeout=100,
-        **options,
-    )
+    settings = {"PYTHONWARNINGS": "error", "LOADERX_CACHE_DIR": str(tmp_path / "cache")}
+    finished = forking.run(file, env=os.environ | settings, **options)
+    assert finished.returncode == 0, finished.stderr
+    return finished
 
 
 QUICK_AND_SLOW = """
@@ -89,11 +80,11 @@ compile_both()
 
 
 @pytest.fixture(scope="module")
-def on_a_terminal(tmp_path_factory):
+def on_a_terminal(forking, tmp_path_factory):
     """Return the lines that a program writes to a stderr that is a terminal, for fast and for slow compilations."""
     reader, writer = pty.openpty()
-    run(tmp_path_factory.mktemp("terminal"), QUICK_AND_SLOW, stderr=writer)
-    os.close(writer)
+    with os.fdopen(writer, "w") as terminal:
+        run(forking, tmp_path_factory.mktemp("terminal"), QUICK_AND_SLOW, stderr=terminal)
     parts = []
     while True:
         try:
@@ -192,30 +183,30 @@ print(json.dumps(failures))
 
 
 @pytest.fixture(scope="module")
-def where_stderr_is_piped(tmp_path_factory):
+def where_stderr_is_piped(forking, tmp_path_factory):
     """Run a program that does all of these; return its failures, and its stderr."""
     program = f"CASES = {CASES!r}\n{EACH}"
-    finished = run(tmp_path_factory.mktemp("piped"), program, capture_output=True)
+    finished = run(forking, tmp_path_factory.mktemp("piped"), program)
     return json.loads(finished.stdout), finished.stderr
 
 
 def test_where_stderr_is_piped_only_the_logger_hears_it(where_stderr_is_piped):
     failures, written = where_stderr_is_piped
     assert "in the usual way" not in failures, failures["in the usual way"]
-    assert written == b""
+    assert written == ""
 
 
 @pytest.mark.parametrize("compiled", [case for case in CASES if case != "in the usual way"])
 def test_nothing_is_in_the_way_of_what_is_compiled(where_stderr_is_piped, compiled):
     failures, written = where_stderr_is_piped
     assert compiled not in failures, failures[compiled]
-    assert written == b""
+    assert written == ""
 
 
-def test_a_program_may_end_while_something_is_compiled(tmp_path):
+def test_a_program_may_end_while_something_is_compiled(forking, tmp_path):
     program = """
 progress.SECONDS, slowly = 0.3, 1.0
 threading.Thread(target=lifted, args=["float32"], daemon=True).start()
 time.sleep(0.1)
 """
-    assert run(tmp_path, program, stderr=subprocess.PIPE).stderr == b""
+    assert run(forking, tmp_path, program).stderr == ""

@@ -2,12 +2,8 @@
 
 import _thread
 import gc
-import os
 import signal
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +12,6 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from loaderx.kernels import compilation
 from loaderx.kernels.uninterrupted import import_uninterrupted, uninterrupted
-
-REPOSITORY = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -99,18 +93,13 @@ def test_another_thread_calls_it_itself():
     assert found == [thread]
 
 
-def test_exit_handlers_may_compile():
+def test_exit_handlers_may_compile(forking):
     program = (
         "import atexit, numpy as np, loaderx as lx\n"
         "source = lx.NPDataset(np.arange(9))\n"
         "atexit.register(lambda: print(source[np.array([8, 1])]))\n"
     )
-    finished = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-    )
+    finished = forking.run(program)
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "[8 1]\n", "")
 
 
@@ -180,14 +169,8 @@ uninterrupted(work)
 """
 
 
-def test_the_interpreter_waits_for_a_call_however_often_it_is_interrupted(tmp_path):
-    finished = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED_TWICE, str(tmp_path / "file")],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+def test_the_interpreter_waits_for_a_call_however_often_it_is_interrupted(forking, tmp_path):
+    finished = forking.run(INTERRUPTED_TWICE, tmp_path / "file")
     assert "KeyboardInterrupt" in finished.stderr
     assert finished.returncode in (1, 130, -signal.SIGINT)
     assert (tmp_path / "file").read_text() == "done"

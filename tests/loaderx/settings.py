@@ -3,8 +3,6 @@
 import functools
 import json
 import os
-import subprocess
-import sys
 import traceback
 from pathlib import Path
 
@@ -25,16 +23,16 @@ def outcomes(statements):
     return texts
 
 
-def assert_holds(file, setting, environment, statement):
+def assert_holds(forking, file, setting, environment, statement):
     """Check one of the STATEMENTS of a test file in a process with this environment."""
-    process = process_with(file, setting, tuple(environment.items()))
+    process = process_with(forking, file, setting, tuple(environment.items()))
     assert process.returncode == 0, process.stderr
     failure = json.loads(process.stdout)[statement]
     assert not failure, failure
 
 
 @functools.cache
-def process_with(file, setting, environment):
+def process_with(forking, file, setting, environment):
     """Start one process for all statements of a file that need a setting."""
     program = (
         "import json, runpy\n"
@@ -42,11 +40,4 @@ def process_with(file, setting, environment):
         f"module = runpy.run_path({str(file)!r})\n"
         f"print(json.dumps(outcomes(module['STATEMENTS'][{setting!r}])))\n"
     )
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **dict(environment)},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    return forking.run(program, env=os.environ | dict(environment), cwd=ROOT)

@@ -3,8 +3,6 @@
 import io
 import json
 import os
-import subprocess
-import sys
 import threading
 import traceback
 import warnings
@@ -670,16 +668,11 @@ for case, body in json.loads(sys.argv[1]).items():
 
 
 @pytest.fixture(scope="module")
-def shrunken(tmp_path_factory):
+def shrunken(forking, tmp_path_factory):
     """Return the process that ran all cases."""
-    return subprocess.run(
-        [sys.executable, "-c", IN_TURN, json.dumps(SHRINKING)],
-        cwd=tmp_path_factory.mktemp("shrinking"),
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    paths = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    folder = tmp_path_factory.mktemp("shrinking")
+    return forking.run(IN_TURN, json.dumps(SHRINKING), cwd=folder, env=os.environ | paths)
 
 
 @pytest.mark.parametrize("case", SHRINKING)

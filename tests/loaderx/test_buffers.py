@@ -5,11 +5,9 @@ import contextlib
 import ctypes
 import gc
 import itertools
-import subprocess
 import sys
 import time
 import types
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +19,6 @@ from loaderx.batch.scheduler import MAX_COALESCED
 from loaderx.buffers import ALIGNMENT, Pool
 from tests.waiting import join, started
 
-REPOSITORY = Path(__file__).parents[2]
 POISON = 0xA5
 ROWS = 160
 DATA = np.random.default_rng(0).integers(0, 1000, (ROWS, 32)).astype(np.float32)
@@ -543,19 +540,6 @@ def large_file(tmp_path_factory):
     ("output", "prefetch", "workers", "kept"),
     [("numpy", 4, 1, 5), ("jax", 2, 2, 4)],
 )
-def test_resident_memory_is_bounded(large_file, output, prefetch, workers, kept):
-    finished = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            MEMORY_PROBE,
-            large_file,
-            output,
-            *map(str, (prefetch, workers, kept)),
-        ],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
+def test_resident_memory_is_bounded(forking, large_file, output, prefetch, workers, kept):
+    finished = forking.run(MEMORY_PROBE, large_file, output, prefetch, workers, kept)
     assert finished.returncode == 0, finished.stderr

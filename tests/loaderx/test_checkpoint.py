@@ -1,8 +1,5 @@
 """Orbax checkpoints: an iterator is an item like a Flax model, and all items of a step are saved together."""
 
-import subprocess
-import sys
-
 import jax
 import numpy as np
 import optax
@@ -331,13 +328,8 @@ with iter(loader) as iterator:
 """
 
 
-def test_a_kill_during_an_async_save_leaves_the_last_complete_step(tmp_path):
-    child = subprocess.Popen(
-        [sys.executable, "-c", KILLED, tmp_path],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def test_a_kill_during_an_async_save_leaves_the_last_complete_step(forking, tmp_path):
+    child = forking.start(KILLED, tmp_path)
     try:
         announced = child.stdout.readline()
     finally:

@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,18 +37,22 @@ CRASHES = (
 )
 
 
-def start(program: list[str], cache: Path, **options) -> subprocess.Popen:
-    """Start a Python process with caches of its own."""
-    environment = {
+def environment(cache: Path) -> dict[str, str]:
+    """Return the environment of a process with caches of its own."""
+    return {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "PYTHONFAULTHANDLER": "1",
         "LOADERX_CACHE_DIR": str(cache / "loaderx"),
         "NUMBA_CACHE_DIR": str(cache / "numba"),
     }
+
+
+def start(program: list[str], cache: Path, **options) -> subprocess.Popen:
+    """Start a Python process."""
     return subprocess.Popen(
         [sys.executable, *program],
-        env=environment,
+        env=environment(cache),
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -186,7 +192,9 @@ def exits(rng: random.Random, home: Path) -> str:
     return way
 
 
-def run_to_the_end(way: str, rng: random.Random, home: Path) -> None:
+def run_to_the_end(
+    way: str, rng: random.Random, home: Path, start: Callable[..., Any] = start
+) -> None:
     """Run a program that ends in one of these ways, with a random loader."""
     body, status = EXITS[way]
     text = MAKE.format(

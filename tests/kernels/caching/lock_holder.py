@@ -1,8 +1,5 @@
 """Process that holds the lock of a file."""
 
-import os
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,17 +14,8 @@ with store.locked(Path(sys.argv[1])):
 
 
 @contextmanager
-def holder(file, then):
+def holder(forking, file, then):
     """Start a process that holds a lock, and wait until it has run `then`."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD.format(then=then), file],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    with forking.started(HOLD.format(then=then), file) as process:
         assert process.stdout.readline() == "ready\n"
         yield process
-    finally:
-        process.kill()
-        process.communicate()

@@ -68,11 +68,11 @@ def test_the_lock_is_given_back_after_an_error(tmp_path):
         pass
 
 
-def test_a_stopped_process_is_waited_for_only_so_long(tmp_path, monkeypatch, caplog):
+def test_a_stopped_process_is_waited_for_only_so_long(forking, tmp_path, monkeypatch, caplog):
     file = tmp_path / "pass_1.lock"
     monkeypatch.setattr(store, "WAIT_SECONDS", 1.5)
     caplog.set_level(logging.INFO, "loaderx")
-    with holder(file, "print('ready', flush=True); time.sleep(100)") as process:
+    with holder(forking, file, "print('ready', flush=True); time.sleep(100)") as process:
         process.send_signal(signal.SIGSTOP)
         with store.locked(file):
             process.send_signal(signal.SIGCONT)
@@ -94,9 +94,9 @@ time.sleep(100)"""
 @pytest.mark.parametrize(
     "end", ["print('ready', flush=True); os.kill(os.getpid(), 9)", FORK], ids=["killed", "forked"]
 )
-def test_a_process_that_is_done_blocks_nobody(tmp_path, caplog, end):
+def test_a_process_that_is_done_blocks_nobody(forking, tmp_path, caplog, end):
     file = tmp_path / "pass_1.lock"
-    with holder(file, end):
+    with holder(forking, file, end):
         with store.locked(file):
             pass
         for child in tmp_path.glob("*.child"):

@@ -22,7 +22,7 @@ import loaderx.commands
 from loaderx import cli
 
 INSPECT, CONVERT = "inspect", "convert"
-MAIN = "import loaderx.cli; sys.exit(loaderx.cli.main())"
+MAIN = "import sys, loaderx.cli; sys.exit(loaderx.cli.main())"
 PATIENCE = 110  # seconds for a process, which takes one or two
 
 
@@ -359,7 +359,7 @@ CLOSED_ERRORS = "os.close(2); sys.stderr = sys.__stderr__ = None"
     ids=["| true", ">&-", "2>&-", ">&- 2>&-", ">/dev/full"],
 )
 def test_a_result_that_cannot_be_written_is_no_traceback(forking, training, before, statuses):
-    finished = forking.run(f"{before}\n{MAIN}", "inspect", "x.npy")
+    finished = forking.run(f"import os, sys\n{before}\n{MAIN}", "inspect", "x.npy")
     assert finished.returncode in statuses, finished.stderr
     assert "Traceback" not in finished.stderr
     assert "Exception ignored" not in finished.stderr

@@ -1,6 +1,5 @@
 """`loaderx preview` draws samples as the loader delivers them, next to their original rows."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -43,13 +42,9 @@ def loader_of(fields=None, **options):
     return lx.DataLoader(fields, **{"batch_size": 8, "output": "numpy", **options})
 
 
-def test_a_sheet_is_written_by_the_program_and_shows_rows_of_the_file(folder):
-    finished = subprocess.run(
-        [sys.executable, "-m", "loaderx", "preview", "train.py:loader", "-o", "sheet.png"],
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
+def test_a_sheet_is_written_by_the_program_and_shows_rows_of_the_file(forking, folder):
+    program = "import sys, loaderx.cli; sys.exit(loaderx.cli.main())"
+    finished = forking.run(program, "preview", "train.py:loader", "-o", "sheet.png")
     assert (finished.returncode, finished.stderr) == (0, "")
     sheet = Image.open("sheet.png")
     size = f"{sheet.width} x {sheet.height} pixels, 16 samples from step 0 on"

@@ -1,5 +1,6 @@
 """Cache of passes on disk: compiled by one process, loaded by all others, bounded in size, never a source of errors."""
 
+import functools
 import json
 import os
 import pickle
@@ -61,29 +62,35 @@ def environment(tmp_path):
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("LOADERX_", "NUMBA_", "PYTHON"))
+        # The kernels themselves are compiled once for all tests.
+        if not name.startswith(("LOADERX_", "NUMBA_", "PYTHON")) or name == "NUMBA_CACHE_DIR"
     }
     return {
         **inherited,
         "LOADERX_CACHE_DIR": str(tmp_path / "cache"),
         "PYTHONPATH": str(REPOSITORY),
+        "PYTHONWARNINGS": "error",
         "IPYTHONDIR": str(tmp_path / "ipython"),
     }
 
 
-def start(tmp_path, program):
-    """Start a new process that runs a program from a file."""
+def start_python(file, **options):
+    """Start a process that runs a file and imports everything itself."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, file], text=True, **pipes, **options)
+
+
+@pytest.fixture
+def start(forking, tmp_path):
+    """A function that starts a process that runs a program from a file."""
+    return functools.partial(start_by, forking.start, tmp_path)
+
+
+def start_by(start, tmp_path, program):
     file = tmp_path / "program.py"
     if not file.exists() or file.read_text() != program:
         file.write_text(program)
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", file],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return start(file, cwd=tmp_path, env=environment(tmp_path))
 
 
 def finished(process):
@@ -93,8 +100,10 @@ def finished(process):
     return json.loads(printed)
 
 
-def run(tmp_path, program):
-    return finished(start(tmp_path, program))
+@pytest.fixture
+def run(start):
+    """A function that runs a program up to its end, and returns what it found."""
+    return lambda program: finished(start(program))
 
 
 def in_this_process(definition=DEFINITION):
@@ -125,12 +134,10 @@ for cell in ({DEFINITION!r}, {RUN!r}):
 """
 
 
-def test_a_transform_defined_in_a_notebook_is_compiled_by_one_process_and_loaded_by_the_next(
-    tmp_path,
-):
+def test_a_transform_defined_in_a_notebook_is_compiled_by_one_process_and_loaded_by_the_next(run):
     pytest.importorskip("IPython")
-    assert run(tmp_path, IN_A_NOTEBOOK) == {"result": SHIFTED, "cached": False}
-    assert run(tmp_path, IN_A_NOTEBOOK) == {"result": SHIFTED, "cached": True}
+    assert run(IN_A_NOTEBOOK) == {"result": SHIFTED, "cached": False}
+    assert run(IN_A_NOTEBOOK) == {"result": SHIFTED, "cached": True}
 
 
 PACKAGE = {
@@ -220,7 +227,7 @@ def processes(tmp_path_factory):
     for changed in changes:
         for name, text in changed.items():
             (folder / name).write_text(text)
-        results.append(run(folder, DEFINITION + RUN_ALL))
+        results.append(finished(start_by(start_python, folder, DEFINITION + RUN_ALL)))
     return folder, results
 
 
@@ -257,14 +264,14 @@ def test_a_changed_overload_is_seen_by_the_next_process(processes):
     assert not list((cache / "overloaded").rglob("*.nbc"))
 
 
-def test_a_stopped_process_does_not_stop_others(cache, monkeypatch, caplog):
+def test_a_stopped_process_does_not_stop_others(forking, cache, monkeypatch, caplog):
     monkeypatch.setattr(store, "WAIT_SECONDS", 0.5)
     assert not in_this_process()["cached"]
     # The function as it is was compiled first, then the one with its indices checked.
     code, _ = sorted(cache.glob("*.nbc"), key=lambda file: file.stat().st_mtime_ns)
     lock = code.with_name(code.name.split(".")[0] + ".lock")
     code.unlink()
-    with holder(lock, "print('ready', flush=True); time.sleep(100)") as process:
+    with holder(forking, lock, "print('ready', flush=True); time.sleep(100)") as process:
         process.send_signal(signal.SIGSTOP)
         assert in_this_process() == {"result": SHIFTED, "cached": False}
         assert f"Process {process.pid} holds the lock" in caplog.text
@@ -355,18 +362,18 @@ def test_no_flipped_bit_is_ever_loaded(cache, monkeypatch):
         assert in_this_process() == {"result": SHIFTED, "cached": True}
 
 
-def test_another_process_loads_no_flipped_bit(tmp_path):
+def test_another_process_loads_no_flipped_bit(run, tmp_path):
     program = DEFINITION + RUN
-    assert not run(tmp_path, program)["cached"]
+    assert not run(program)["cached"]
     for file in (tmp_path / "cache").glob("*.nbc"):
         flip(file, file.stat().st_size // 2)
-    assert run(tmp_path, program) == {"result": SHIFTED, "cached": False}
-    assert run(tmp_path, program) == {"result": SHIFTED, "cached": True}
+    assert run(program) == {"result": SHIFTED, "cached": False}
+    assert run(program) == {"result": SHIFTED, "cached": True}
 
 
 @pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.long)])
-def test_of_processes_that_start_cold_together_one_compiles(tmp_path, count):
-    processes = [start(tmp_path, DEFINITION + RUN) for _ in range(count)]
+def test_of_processes_that_start_cold_together_one_compiles(start, tmp_path, count):
+    processes = [start(DEFINITION + RUN) for _ in range(count)]
     results = [finished(process) for process in processes]
     assert [result["result"] for result in results] == [SHIFTED] * count
     assert sorted(result["cached"] for result in results) == [False] + [True] * (count - 1)
@@ -374,11 +381,13 @@ def test_of_processes_that_start_cold_together_one_compiles(tmp_path, count):
     assert sorted(names) == [".lock", ".lock", ".nbc", ".nbc"]
 
 
-def test_without_any_folder_to_write_to_everything_works_and_nothing_is_kept(tmp_path, nowhere):
+def test_without_any_folder_to_write_to_everything_works_and_nothing_is_kept(
+    run, tmp_path, nowhere
+):
     program = (
         f"import os\nos.environ.update(dict.fromkeys(['LOADERX_CACHE_DIR', 'HOME'], {nowhere!r}))"
         + DEFINITION
         + RUN
     )
-    assert run(tmp_path, program) == {"result": SHIFTED, "cached": False}
+    assert run(program) == {"result": SHIFTED, "cached": False}
     assert not (tmp_path / "cache").exists()

@@ -556,8 +556,8 @@ def every_device_contributes_its_rows_of_a_batch_and_these_are_summed():
     ("setting", "statement"),
     [(setting, statement) for setting in SETTINGS for statement in STATEMENTS[setting]],
 )
-def test_with_setting(setting, statement):
-    assert_holds(__file__, setting, SETTINGS[setting], statement)
+def test_with_setting(forking, setting, statement):
+    assert_holds(forking, __file__, setting, SETTINGS[setting], statement)
 
 
 @pytest.mark.parametrize("kind", ["weights", "mixture"])

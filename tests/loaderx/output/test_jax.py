@@ -1,9 +1,6 @@
 """Hand-off to JAX: no copy on the CPU, JAX's dtypes, and every layout over devices."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -17,8 +14,6 @@ from loaderx import ArgumentError, DataError, DataLoader
 from tests.loaderx.settings import assert_holds, outcomes
 from tests.loaderx.sources.rows import NUMBERS, assert_same, for_jax, native, values
 from tests.waiting import join, started
-
-REPOSITORY = Path(__file__).parents[3]
 
 SMALL_FLOATS = [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn]
 
@@ -547,8 +542,8 @@ def an_array_that_the_hook_keeps_is_copied_for_all_devices():
     ("setting", "statement"),
     [(setting, statement) for setting in SETTINGS for statement in STATEMENTS[setting]],
 )
-def test_with_setting(setting, statement):
-    assert_holds(__file__, setting, SETTINGS[setting], statement)
+def test_with_setting(forking, setting, statement):
+    assert_holds(forking, __file__, setting, SETTINGS[setting], statement)
 
 
 def test_a_statement_that_does_not_hold_is_reported(monkeypatch):
@@ -581,13 +576,7 @@ print(names[0])
 """
 
 
-def test_jax_starts_where_ctrl_c_does_not_reach_it():
-    finished = subprocess.run(
-        [sys.executable, "-W", "error", "-c", STARTED],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+def test_jax_starts_where_ctrl_c_does_not_reach_it(forking):
+    finished = forking.run(STARTED, env=os.environ | {"PYTHONWARNINGS": "error"})
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout == "loaderx-uninterrupted\n"

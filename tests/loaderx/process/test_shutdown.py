@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import warnings
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from loaderx import DataLoader
 from loaderx.process.shutdown import HandOffGate, process
 from tests.conftest import CACHE
-from tests.soak.trials import EXITS, run_to_the_end
+from tests.soak.trials import EXITS, ROOT, environment, run_to_the_end
 from tests.waiting import join, started
 
 # Folder of caches, so that the first program compiles for all. It stays for the next run.
@@ -33,14 +34,20 @@ USUAL = (
     "pytest",
     "interrupted cell",
 )
+# Of the usual ones, these import everything themselves; of all, those of `make test-long` below.
+UNFORKED = ("plain end", "pytest")
 
 
 @pytest.mark.parametrize(
     "way", [pytest.param(way, marks=[] if way in USUAL else [pytest.mark.long]) for way in EXITS]
 )
-def test_a_program_ends_with_its_own_status_and_in_silence(way):
+def test_a_program_ends_with_its_own_status_and_in_silence(way, forking):
+    def start_fork(program, cache):
+        return forking.start(Path(program[-1]), cwd=ROOT, env=environment(cache))
+
     # Loaders differ from way to way.
-    run_to_the_end(way, random.Random(list(EXITS).index(way)), HOME)
+    own = {} if way in UNFORKED else {"start": start_fork}
+    run_to_the_end(way, random.Random(list(EXITS).index(way)), HOME, **own)
 
 
 @pytest.mark.long

@@ -175,23 +175,24 @@ print(round(resident_megabytes() - before))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_1000_early_breaks_leave_neither_threads_nor_memory():
+def test_1000_early_breaks_leave_neither_threads_nor_memory(run):
     assert int(run(BREAKS).stdout) < 32
 
 
 # Interpreter exit.
 
 
-def run(program, **environment):
-    """Run a program that must come to its end and print no complaint."""
-    finished = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=REPOSITORY,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
+@pytest.fixture
+def run(forking):
+    """A function that runs a program that must come to its end and print no complaint."""
+
+    def run(program):
+        return without_complaint(forking.run(program, cwd=REPOSITORY))
+
+    return run
+
+
+def without_complaint(finished):
     assert finished.stderr == ""
     assert finished.returncode == 0
     return finished
@@ -233,11 +234,11 @@ next(other)
         ("jax", "a hook never returns"),
     ],
 )
-def test_the_interpreter_exits_quietly_with_iterators_open(output, case):
+def test_the_interpreter_exits_quietly_with_iterators_open(run, output, case):
     run(OPEN_ITERATORS.replace("ARGUMENTS", repr((output, case))))
 
 
-def test_the_interpreter_exits_quietly_while_batches_are_being_built():
+def test_the_interpreter_exits_quietly_while_batches_are_being_built(run):
     run("""
 import itertools
 import numpy as np
@@ -249,7 +250,7 @@ batch = next(last)
 """)
 
 
-def test_the_interpreter_exits_quietly_while_jax_computes_on_a_batch():
+def test_the_interpreter_exits_quietly_while_jax_computes_on_a_batch(run):
     run("""
 import jax
 import numpy as np
@@ -357,9 +358,8 @@ def test_a_hook_may_use_another_loader():
         np.testing.assert_array_equal(next(iterator), np.arange(4) + 10 * DATA.sum())
 
 
-def test_two_loaders_run_in_two_threads_under_the_layer_that_bears_no_parallel_kernels():
-    finished = run(
-        """
+# Of a process of its own: in one that is forked no kernel is parallel.
+TWO_LOADERS = """
 import threading
 import numpy as np
 from loaderx import DataLoader
@@ -381,10 +381,19 @@ for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-""",
-        NUMBA_THREADING_LAYER="workqueue",
+"""
+
+
+def test_two_loaders_run_in_two_threads_under_the_layer_that_bears_no_parallel_kernels():
+    finished = subprocess.run(
+        [sys.executable, "-c", TWO_LOADERS],
+        cwd=REPOSITORY,
+        env=os.environ | {"NUMBA_THREADING_LAYER": "workqueue"},
+        capture_output=True,
+        text=True,
+        timeout=90,
     )
-    assert finished.stdout == "done\n" * 2
+    assert without_complaint(finished).stdout == "done\n" * 2
 
 
 # One iterator in several threads.

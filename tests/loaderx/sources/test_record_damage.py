@@ -4,9 +4,8 @@ import dataclasses
 import io
 import os
 import re
-import subprocess
-import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -283,16 +282,12 @@ for ops in ("brackets", None, [transforms.Normalize(0.5, 0.25)]):
 
 
 @pytest.mark.parametrize("mmap", [True, False])
-def test_a_file_that_shrinks_while_it_is_open_raises_and_does_not_end_the_process(tmp_path, mmap):
+def test_a_file_that_shrinks_while_it_is_open_raises_and_does_not_end_the_process(
+    forking, tmp_path, mmap
+):
     whole = write(tmp_path / "whole.ar", np.tile(ARRAY, (10, 1)))
     path = tmp_path / "rows.ar"
-    done = subprocess.run(
-        [sys.executable, "-c", SHRINK, str(whole), str(path), str(mmap)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
+    done = forking.run(SHRINK, whole, path, mmap, cwd=Path(__file__).parents[3])
     assert done.returncode == 0, done.stderr
     found = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     assert len(found) == 3

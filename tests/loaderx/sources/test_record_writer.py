@@ -5,7 +5,6 @@ import io
 import json
 import os
 import stat
-import subprocess
 import sys
 import threading
 import time
@@ -546,22 +545,17 @@ write_array_record(sys.argv[1], (np.zeros(1 << 20, np.uint8) for _ in itertools.
 
 
 @contextlib.contextmanager
-def writing(path):
+def writing(forking, path):
     """Yield a process that writes an endless file, once it has begun."""
-    process = subprocess.Popen([sys.executable, "-c", ENDLESS, path], stderr=subprocess.PIPE)
-    try:
+    with forking.started(ENDLESS, path) as process:
         before = set(path.parent.iterdir())
         while not any(file.stat().st_size for file in set(path.parent.iterdir()) - before):
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.01)
         yield process
-    finally:
-        process.kill()
-        process.wait(timeout=30)
-        process.stderr.close()
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(tmp_path):
+def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(forking, tmp_path):
     path = tmp_path / "x.ar"
     theirs = [
         "x.ar.partial",
@@ -576,7 +570,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(tmp_p
     (tmp_path / ".x.ar.0123456789ab.unfinished").symlink_to(tmp_path / theirs[0])
     os.mkfifo(tmp_path / ".x.ar.0123456789ac.unfinished")
     before = set(tmp_path.iterdir())
-    with writing(path):
+    with writing(forking, path):
         pass
     (left,) = set(tmp_path.iterdir()) - before
     assert left.name.startswith(".x.ar.")
@@ -586,9 +580,9 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(tmp_p
     assert [(tmp_path / name).read_text() for name in theirs] == ["not ours"] * 4
 
 
-def test_a_writer_at_work_keeps_its_file_while_another_writes_to_the_same_path(tmp_path):
+def test_a_writer_at_work_keeps_its_file_while_another_writes_to_the_same_path(forking, tmp_path):
     path = tmp_path / "x.ar"
-    with writing(path):
+    with writing(forking, path):
         (growing,) = tmp_path.iterdir()
         write_array_record(path, np.arange(3), progress=False)
         assert set(tmp_path.iterdir()) == {growing, path}
@@ -612,7 +606,7 @@ def test_a_file_is_not_written_over_itself(tmp_path, monkeypatch, way):
     assert (tmp_path / "x.npy").read_bytes() == before
 
 
-def test_a_full_disk_names_the_file_and_leaves_nothing(tmp_path):
+def test_a_full_disk_names_the_file_and_leaves_nothing(forking, tmp_path):
     program = """
 import resource, signal, sys
 import numpy as np
@@ -624,8 +618,6 @@ try:
 except OSError as error:
     print(error.strerror, error.filename)
 """
-    finished = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=110
-    )
+    finished = forking.run(program, cwd=tmp_path)
     assert finished.stdout == f"File too large {tmp_path / 'x.ar'}\n", finished.stderr
     assert list(tmp_path.iterdir()) == []

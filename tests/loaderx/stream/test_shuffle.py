@@ -4,8 +4,8 @@ A statistic of a few thousand epochs must lie within 4 standard deviations of it
 runs have fixed seeds, so a test that passes once passes always, until someone changes the shuffle.
 """
 
-import functools
 import itertools
+import json
 import math
 
 import numpy as np
@@ -18,11 +18,10 @@ from loaderx.kernels.random import ORDER
 from loaderx.kernels.shuffling import Permutation
 from loaderx.stream.order import Order
 from tests import reference
+from tests.loaderx import shuffles
+from tests.loaderx.shuffles import EPOCHS, stacked
 
-# From 4096 rows on the shuffle has fewer rounds, hence 5000.
-EPOCHS = {5: 10_000, 8: 10_000, 16: 10_000, 64: 6_000, 1000: 1_000, 5000: 1_000}
-NUMPY_RUNS = 15
-PARTNERS = (1, 2, 3, 31, 32, 33, 70, 71, 72, 499)
+OF_NUMPY = json.loads(shuffles.FILE.read_text(encoding="utf-8"))
 
 
 def loaderx_epoch(rows, seed, epoch):
@@ -30,100 +29,17 @@ def loaderx_epoch(rows, seed, epoch):
     return order.rows_of(order.span(epoch * rows))
 
 
-def stacked(epochs):
-    return np.array(list(epochs), np.int32)
-
-
 def loaderx_epochs(rows, seed=0):
     return stacked(loaderx_epoch(rows, seed, epoch) for epoch in range(EPOCHS[rows]))
 
 
-def numpy_epochs(rows, run):
-    generator = np.random.default_rng([rows, run])
-    return stacked(generator.permutation(rows) for _ in range(EPOCHS[rows]))
-
-
-def some_places(count):
-    """Return all places, or 200 of them if a table of all would have more cells than epochs can fill."""
-    return np.arange(count) if count <= 1000 else np.linspace(0, count - 1, 200).astype(int)
-
-
-def counted_by_place(values, kinds):
-    """Count how often each value occurs in each column; many values are counted in 200 groups."""
-    groups = kinds if kinds <= 1000 else 200
-    columns = np.arange(values.shape[1], dtype=np.int64)
-    cells = columns * groups + values.astype(np.int64) * groups // kinds
-    return np.bincount(cells.reshape(-1), minlength=len(columns) * groups)
-
-
-def rows_at_places(epochs):
-    """Count how often each row is at each place."""
-    rows = epochs.shape[1]
-    return counted_by_place(epochs[:, some_places(rows)], rows)
-
-
-def rows_before_others(epochs):
-    """Count how often one row of each pair is before the other."""
-    rows = epochs.shape[1]
-    place_of = np.empty_like(epochs)
-    np.put_along_axis(place_of, epochs, np.arange(rows, dtype=np.int32)[None], axis=1)
-    # Rows outside: the epochs of a pair then lie side by side.
-    place_of = np.ascontiguousarray(place_of.T)
-    if rows <= 64:
-        first, second = np.triu_indices(rows, 1)
-        return np.count_nonzero(place_of[first] < place_of[second], axis=1)
-    # All half million pairs would take a minute: each row with those next to it, on the grid too, and far from it.
-    return np.concatenate(
-        [
-            np.count_nonzero(place_of[:-distance] < place_of[distance:], axis=1)
-            for distance in PARTNERS
-        ]
-    )
-
-
-def differences_of_neighbours(epochs):
-    """Count how often a row is followed by the one at a distance, modulo the number of rows."""
-    rows = epochs.shape[1]
-    return np.bincount((np.diff(epochs, axis=1) % rows).reshape(-1), minlength=rows)[1:]
-
-
-def differences_at_places(epochs):
-    """Return the same for each place by itself."""
-    rows = epochs.shape[1]
-    places = some_places(rows - 1)
-    differences = (epochs[:, places + 1] - epochs[:, places]) % rows
-    return counted_by_place(differences - 1, rows - 1)
-
-
-TABLES = (rows_at_places, rows_before_others, differences_of_neighbours, differences_at_places)
-
-
-def statistics(epochs):
-    """Return for each table the sum of squared deviations and the largest one."""
-    out = []
-    for table in TABLES:
-        deviations = table(epochs)
-        # Not their own mean: that of the pairs is half the epochs only if the shuffle is fair.
-        expected = len(epochs) / 2 if table is rows_before_others else np.mean(deviations)
-        deviations = deviations - expected
-        out += [np.sum(deviations**2) / expected, np.max(np.abs(deviations))]
-    return np.array(out)
-
-
-@functools.cache
-def numpy_statistics(rows):
-    """Return mean and standard deviation of every statistic over runs of NumPy's permutation."""
-    runs = [statistics(numpy_epochs(rows, run)) for run in range(NUMPY_RUNS)]
-    return np.mean(runs, axis=0), np.std(runs, axis=0, ddof=1)
-
-
 def standardised(epochs):
-    """Return the statistics of epochs, in standard deviations from NumPy's."""
-    mean, deviation = numpy_statistics(epochs.shape[1])
+    """The statistics of epochs, in standard deviations from NumPy's."""
+    of_numpy = OF_NUMPY[str(epochs.shape[1])]
     return dict(
         zip(
-            itertools.product((table.__name__ for table in TABLES), ("sum", "largest")),
-            (statistics(epochs) - mean) / deviation,
+            itertools.product((table.__name__ for table in shuffles.TABLES), ("sum", "largest")),
+            (shuffles.statistics(epochs) - of_numpy["mean"]) / of_numpy["deviation"],
             strict=True,
         )
     )
@@ -133,6 +49,19 @@ def standardised(epochs):
 def test_epochs_are_as_random_as_permutations_of_numpy(rows):
     for name, distance in standardised(loaderx_epochs(rows)).items():
         assert abs(distance) < 4, name
+
+
+# To measure all of them takes seconds.
+@pytest.mark.parametrize(
+    "rows", [8, *(pytest.param(rows, marks=pytest.mark.long) for rows in EPOCHS if rows != 8)]
+)
+def test_what_is_known_of_numpy_is_so(rows):
+    # Another NumPy may draw other permutations, which are as random.
+    known, found = OF_NUMPY[str(rows)], shuffles.measured(rows)
+    ratios = np.divide(found["deviation"], known["deviation"])
+    assert np.all((ratios > 1 / 3) & (ratios < 3))
+    distances = np.subtract(found["mean"], known["mean"]) / known["deviation"]
+    assert np.all(np.abs(distances) < 4 * np.sqrt(2 / shuffles.NUMPY_RUNS))
 
 
 def rotations(rows, generator):

@@ -192,9 +192,9 @@ def test_ops_on_boxes_alone_come_when_they_are_written():
 
 def test_debug_mode_moves_points_alike(monkeypatch):
     ops = [T.Maybe(0.5, T.RandomFlip(1)), T.Rotate(30), T.ElasticDeform(), T.RandomCrop((16, 20))]
-    compiled = moved(*ops)
+    compiled = moved(*ops, count=8)
     monkeypatch.setenv("LOADERX_DEBUG", "1")
-    plain = moved(*ops)
+    plain = moved(*ops, count=8)
     for name, values in compiled.items():
         np.testing.assert_array_equal(plain[name], values, err_msg=name)
 
