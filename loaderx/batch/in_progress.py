@@ -158,13 +158,13 @@ class BatchInProgress:
             located.lengths = lengths.astype(np.int64)
         if chain.boxes is not None and located.boxes is None:
             located.boxes = self._planner.values_of(chain.boxes, self.rows[own])
-        masks = self._planner.masks.get((number, phase))
-        beside = None
-        if masks is not None:
-            beside = self._intermediate[self._planner.intermediate[masks, phase - 1]]
+        masks = None
+        field_of_masks = self._planner.masks.get((number, phase))
+        if field_of_masks is not None:
+            masks = self._intermediate[self._planner.intermediate[field_of_masks, phase - 1]]
         chain.run(
             *(phase, start, self.span.position, self._positions[own], located, samples, target),
-            masks=beside,
+            masks=masks,
         )
         if target is not out:
             narrow_into(target, self.rows[own], out)

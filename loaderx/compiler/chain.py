@@ -245,8 +245,8 @@ class Chain:
             partners = partners_of(
                 place, count, len(samples), current.key, batch, number=mixing.partners
             )
-            whole, beside = _flat(samples), None if masks is None else _flat(masks)
-            mixing.mixer(place, positions, partners, current.key, whole, beside, _flat(target))
+            whole, objects = _flat(samples), None if masks is None else _flat(masks)
+            mixing.mixer(place, positions, partners, current.key, whole, objects, _flat(target))
             samples, located = target, addresses_of_rows(target, located.lengths, located.boxes)
         for segment in current.segments:
             last = segment is current.segments[-1]

@@ -349,16 +349,16 @@ class ChainsBuilder:
                 each.draws_by_boxes for each in _all_inside(policy)
             ):
                 raise ArgumentError(
-                    f"{policy.name}: {drawing[0].name} must know which ops come before it, and here they are drawn at "
-                    "random; put it before or after."
+                    f"{policy.name}: {drawing[0].name} must know which ops come before it, and here that is drawn; "
+                    "put it before or after."
                 )
         self._follow(name, BOXES, image)
         chain = self._chains[name]
         for step in chain.steps:
             if step.transform.is_python or step.transform.needs_batch or step.boxes is not None:
                 raise ArgumentError(
-                    f"{drawing[0].name} reads the field {name!r}, which {step.transform.name} changed before; move it "
-                    "before that op."
+                    f"{drawing[0].name} reads the field {name!r}, which {step.transform.name} changed before; put it "
+                    "before that one."
                 )
         return name, BoxesBefore(chain.origin, chain.input, tuple(chain.steps), image)
 

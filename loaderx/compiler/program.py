@@ -71,7 +71,7 @@ class Program:
         `key` replaces the keys of all ops. With `checking`, memory that a user's code fills holds bytes `mark` before.
         """
         if not self._complete:
-            raise TransformError("the passes of this chain are listed only, and not compiled.")
+            raise TransformError("the passes of this chain are listed, and not compiled.")
         assert located.boxes is not None or not self._reads_boxes
         count = len(positions)
         most = worthwhile(count, count * self._sample_bytes, BYTES_PER_THREAD)
