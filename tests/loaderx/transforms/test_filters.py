@@ -246,7 +246,7 @@ def test_local_contrast_is_for_bytes_of_one_or_three_channels(shape, dtype):
 @pytest.mark.parametrize("op", [GaussianBlur(), Sharpness(0.5), CLAHE()], ids=repr)
 @pytest.mark.parametrize(("shape", "dtype"), [((7,), "uint8"), ((7, 10, 3), "float16")])
 def test_samples_that_are_not_images_are_refused(op, shape, dtype):
-    with pytest.raises(lx.ArgumentError, match=f"{op.name} takes"):
+    with pytest.raises(lx.ArgumentError, match=f"{op.name} accepts"):
         lx.pipeline([op])(np.zeros((2, *shape), dtype), batch=True)
 
 

@@ -345,7 +345,7 @@ def test_parameters_that_cannot_work_are_refused_at_once(make, message):
 @pytest.mark.parametrize("op", [GaussianNoise(), SaltPepper(), GridMask()], ids=repr)
 @pytest.mark.parametrize(("shape", "dtype"), [((7,), "uint8"), ((7, 10, 3), "float16")])
 def test_samples_that_are_not_images_are_refused(op, shape, dtype):
-    with pytest.raises(lx.ArgumentError, match=f"{op.name} takes"):
+    with pytest.raises(lx.ArgumentError, match=f"{op.name} accepts"):
         lx.pipeline([op])(np.zeros((2, *shape), dtype), batch=True)
 
 

@@ -479,7 +479,7 @@ CHANGING = [S.Gain(), S.Polarity(), S.NoiseAtSNR(), S.TimeMask(1), S.FreqMask(1)
 @pytest.mark.parametrize("op", [*MOVING, *CHANGING], ids=repr)
 @pytest.mark.parametrize("shape", [(), (4, 5, 3), (0,), (4, 0)], ids=repr)
 def test_every_op_refuses_samples_that_are_not_signals(op, shape):
-    message = rf"{op.name} takes .*not float32{re.escape(str(list(shape)))}"
+    message = rf"{op.name} accepts .*not float32{re.escape(str(list(shape)))}"
     with pytest.raises(lx.ArgumentError, match=message):
         lx.pipeline([op])(np.zeros((2, *shape), np.float32))
 

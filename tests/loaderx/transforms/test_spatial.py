@@ -889,7 +889,7 @@ EVERY_OP = [
 @pytest.mark.parametrize("op", EVERY_OP, ids=repr)
 @pytest.mark.parametrize("shape", [(), (7,), (1, 7, 10, 3), (7, 0, 3)])
 def test_every_op_refuses_samples_that_are_not_images(op, shape):
-    with pytest.raises(lx.ArgumentError, match=rf"{op.name} .*takes .*not uint8\[") as caught:
+    with pytest.raises(lx.ArgumentError, match=rf"{op.name} .*accepts .*not uint8\[") as caught:
         lx.pipeline([op])(np.zeros((2, *shape), np.uint8), batch=True)
     assert "op 0 of `transforms`" in "".join(caught.value.__notes__)
 
