@@ -22,12 +22,12 @@ def numpy_epochs(rows, run):
 
 
 def some_places(count):
-    """All places, or 200 of them where a table of all would have more cells than epochs can fill."""
+    """Return all places, or 200 of them if a table of all would have more cells than epochs can fill."""
     return np.arange(count) if count <= 1000 else np.linspace(0, count - 1, 200).astype(int)
 
 
 def counted_by_place(values, kinds):
-    """How often each value occurs in each column; many values are counted in 200 groups."""
+    """Count how often each value occurs in each column; many values are counted in 200 groups."""
     groups = kinds if kinds <= 1000 else 200
     columns = np.arange(values.shape[1], dtype=np.int64)
     cells = columns * groups + values.astype(np.int64) * groups // kinds
@@ -35,13 +35,13 @@ def counted_by_place(values, kinds):
 
 
 def rows_at_places(epochs):
-    """How often each row is at each place."""
+    """Count how often each row is at each place."""
     rows = epochs.shape[1]
     return counted_by_place(epochs[:, some_places(rows)], rows)
 
 
 def rows_before_others(epochs):
-    """How often one row of each pair is before the other."""
+    """Count how often one row of each pair is before the other."""
     rows = epochs.shape[1]
     place_of = np.empty_like(epochs)
     np.put_along_axis(place_of, epochs, np.arange(rows, dtype=np.int32)[None], axis=1)
@@ -60,13 +60,13 @@ def rows_before_others(epochs):
 
 
 def differences_of_neighbours(epochs):
-    """How often a row is followed by the one that is so many further, modulo the number of rows."""
+    """Count how often a row is followed by the one at a distance, modulo the number of rows."""
     rows = epochs.shape[1]
     return np.bincount((np.diff(epochs, axis=1) % rows).reshape(-1), minlength=rows)[1:]
 
 
 def differences_at_places(epochs):
-    """The same for each place by itself."""
+    """Return the same for each place by itself."""
     rows = epochs.shape[1]
     places = some_places(rows - 1)
     differences = (epochs[:, places + 1] - epochs[:, places]) % rows
@@ -77,7 +77,7 @@ TABLES = (rows_at_places, rows_before_others, differences_of_neighbours, differe
 
 
 def statistics(epochs):
-    """For each table the sum of squared deviations and the largest one."""
+    """Return for each table the sum of squared deviations and the largest one."""
     out = []
     for table in TABLES:
         deviations = table(epochs)
@@ -89,7 +89,7 @@ def statistics(epochs):
 
 
 def measured(rows):
-    """Mean and standard deviation of every statistic over runs of NumPy's permutation."""
+    """Return mean and standard deviation of every statistic over runs of NumPy's permutation."""
     runs = [statistics(numpy_epochs(rows, run)) for run in range(NUMPY_RUNS)]
     return {"mean": list(np.mean(runs, axis=0)), "deviation": list(np.std(runs, axis=0, ddof=1))}
 

@@ -82,7 +82,7 @@ def start_python(file, **options):
 
 @pytest.fixture
 def start(forking, tmp_path):
-    """A function that starts a process that runs a program from a file."""
+    """Return a function that starts a process that runs a program from a file."""
     return functools.partial(start_by, forking.start, tmp_path)
 
 
@@ -102,7 +102,7 @@ def finished(process):
 
 @pytest.fixture
 def run(start):
-    """A function that runs a program up to its end, and returns what it found."""
+    """Return a function that runs a program to its end and returns its result."""
     return lambda program: finished(start(program))
 
 

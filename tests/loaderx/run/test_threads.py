@@ -184,7 +184,7 @@ def test_1000_early_breaks_leave_neither_threads_nor_memory(run):
 
 @pytest.fixture
 def run(forking):
-    """A function that runs a program that must come to its end and print no complaint."""
+    """Return a function that runs a program, which must end and print no complaint."""
 
     def run(program):
         return without_complaint(forking.run(program, cwd=REPOSITORY))

@@ -34,7 +34,7 @@ def loaderx_epochs(rows, seed=0):
 
 
 def standardised(epochs):
-    """The statistics of epochs, in standard deviations from NumPy's."""
+    """Return the statistics of epochs, in standard deviations from NumPy's."""
     of_numpy = OF_NUMPY[str(epochs.shape[1])]
     return dict(
         zip(
