@@ -10,8 +10,10 @@ from loaderx.kernels.distributions import next_bits
 from loaderx.kernels.noise import (
     add_noise,
     draw_poisson,
+    fill_poisson,
     fill_shares,
     mark_pixels,
+    poisson_at,
 )
 from loaderx.kernels.pixels import precise, saturate
 from loaderx.kernels.tones import is_alpha, rounded
@@ -179,7 +181,9 @@ class ShotNoise(ImageTransform):
         self.happens_with(probability)
 
 
-def iso_noise(x: Any, rng: Any, color_shift: Any, intensity: Any, white: float) -> None:
+def iso_noise(
+    x: Any, rng: Any, color_shift: Any, intensity: Any, white: float, law: Any, guides: Any
+) -> None:  # fmt: skip
     """Draw hue and lightness noise for every pixel."""
     height, width, channels = x.shape
     flat, pixels = x.reshape(-1), height * width
@@ -194,9 +198,11 @@ def iso_noise(x: Any, rng: Any, color_shift: Any, intensity: Any, white: float) 
         squares += light * light
     mean = total / pixels
     grain = math.sqrt(max(squares / pixels - mean * mean, 0.0)) * strength * 255.0
+    fits = fill_poisson(grain, law, guides)
     for j in range(pixels):
         red, green, blue = _shares(flat, j * channels, white)
-        more = draw_poisson(rng, grain) / 255.0
+        count = poisson_at(rng.random(), law, guides) if fits else draw_poisson(rng, grain)
+        more = count / 255.0
         turn = 6.0 * shift * strength * rng.standard_normal()
         red, green, blue = _noisy_colour(red, green, blue, turn, more)
         flat[j * channels] = saturate(min(max(red, 0.0), 1.0) * white, x)
@@ -238,6 +244,10 @@ def _noisy_colour(red: Any, green: Any, blue: Any, turn: Any, more: Any) -> Any:
     )
 
 
+# Counts of a Poisson law that are told apart, and the parts of it in which a search begins.
+POISSON_COUNTS, POISSON_PARTS = 1024, 256
+
+
 class ISONoise(ImageTransform):
     """Camera noise in the dark: Poisson in lightness, normal in hue (Albumentations' ISONoise); clipped.
 
@@ -260,6 +270,9 @@ class ISONoise(ImageTransform):
             intensity=amounts("intensity", intensity, 0.0),
         )
         self.happens_with(probability)
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        return Spec((POISSON_COUNTS,), np.float64), Spec((POISSON_PARTS,), np.int32)
 
 
 def grid_mask(x: Any, rng: Any, period: Any, keep: Any, fill: float, white: float) -> None:

@@ -139,3 +139,18 @@ def test_poisson_numbers_have_their_distribution(mean):
     law = stats.poisson(mean)
     places = law.cdf(numbers - 1) + np.random.default_rng(0).random(count) * law.pmf(numbers)
     assert stats.kstest(places, "uniform").pvalue > 0.001
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.3, 4.0, 37.5, 600.0])
+def test_a_table_of_a_poisson_law_gives_its_quantiles(mean):
+    law, guides = np.empty(1024), np.empty(256, np.int32)
+    assert noise.fill_poisson(mean, law, guides)
+    np.testing.assert_allclose(law[:-1], stats.poisson(mean).cdf(np.arange(1023)), atol=1e-12)
+    shares = np.append(np.random.default_rng(0).random(300), [0.0, 1 - 2.0**-53])
+    found = [noise.poisson_at(share, law, guides) for share in shares]
+    # The first count whose distribution function is above the share.
+    np.testing.assert_array_equal(found, np.searchsorted(law, shares, side="right"))
+
+
+def test_a_table_does_not_hold_the_law_of_a_large_mean():
+    assert not noise.fill_poisson(600.5, np.empty(1024), np.empty(256, np.int32))

@@ -10,7 +10,6 @@ from scipy import stats
 
 import loaderx as lx
 from loaderx.kernels.distributions import next_bits
-from loaderx.kernels.noise import draw_poisson
 from loaderx.transforms.amounts import Choice
 from loaderx.transforms.noise import (
     GaussianNoise,
@@ -255,9 +254,10 @@ def camera_noise(image, rng, color_shift, intensity):
     shift, strength = rng.uniform(*color_shift), rng.uniform(*intensity)
     light = (shares.max(axis=2) + shares.min(axis=2)) / 2
     out = image.astype(np.float64)
+    law = stats.poisson(light.std() * strength * 255)
     for place in np.ndindex(*image.shape[:2]):
         hue, lightness, saturation = colorsys.rgb_to_hls(*shares[place])
-        lightness += draw_poisson(rng, light.std() * strength * 255) / 255 * (1 - lightness)
+        lightness += law.ppf(rng.random()) / 255 * (1 - lightness)
         hue += shift * strength * rng.standard_normal()
         colour = colorsys.hls_to_rgb(hue % 1, min(lightness, 1), saturation)
         out[place][:3] = np.array(colour) * white_of(image)
