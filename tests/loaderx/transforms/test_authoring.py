@@ -411,7 +411,7 @@ def test_an_array_parameter_cannot_be_written():
         x[0] = w[0]
 
     with pytest.raises(
-        lx.TransformError, match=r"(?s)'counts'.*parameter or a global cannot be written.*Copy"
+        lx.TransformError, match=r"(?s)'counts'.*parameter or a global cannot be written.*copy"
     ):
         run(counts(w=[0.0, 0.0]))
 

@@ -484,7 +484,7 @@ REFUSED = {
         lambda: {name: scenes(4)[name] for name in ("image", "boxes")},
         [T.Mosaic(), T.RandomIoUCrop(16)],
         {},
-        "RandomIoUCrop reads the field 'boxes', which Mosaic changed before; move it before that op.",
+        "RandomIoUCrop reads the field 'boxes', which Mosaic changed before; put it before that one.",
     ),
     "no image": (
         lambda: {"image": np.zeros((4, 5), np.float32)},
