@@ -9,11 +9,13 @@ from loaderx.kernels.distributions import METHODS
 
 # Lines in Numba's messages: "During: typing of call at /folder/file.py (12)", "Raised from /folder/file.py (12)".
 PLACE = re.compile(r"(?:at|from) (\S.*?) \((\d+)\)")
+# Numba writes colours if colorama is installed, wherever the message goes.
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def explain_failure(error: Exception, function: Any) -> str:
     """Return a message about a function that Numba could not compile, with hints."""
-    message = str(error)
+    message = COLOUR.sub("", str(error))
     code = getattr(function, "py_func", function).__code__
     name = f"{function.__name__!r} ({code.co_filename}:{code.co_firstlineno})"
     reason = _reason(message)

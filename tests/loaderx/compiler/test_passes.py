@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ import pytest
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as its users call it
-from loaderx.compiler import passes
+from loaderx.compiler import failures, passes
 
 REPOSITORY = Path(__file__).parents[3]
 ZEROS = np.zeros((2, 3), np.float32)
@@ -520,6 +521,16 @@ def test_what_numba_cannot_compile_is_explained(op, reason, code):
         assert word not in message
     assert len(message.splitlines()) < 8
     assert refusal.value.__cause__ is not None
+
+
+def test_colours_of_numba_are_not_part_of_a_message():
+    error = RuntimeError(
+        "\x1b[1m\x1b[1mFailed in nopython mode\x1b[0m\n\x1b[1mNo such name\x1b[0m\n"
+        "\x1b[0m\x1b[1mDuring: typing of call at /folder/file.py (12)\x1b[0m"
+    )
+    message = failures.explain_failure(error, test_colours_of_numba_are_not_part_of_a_message)
+    assert ":\n  No such name\n  in line 12 of /folder/file.py\n" in message
+    assert not {"\x1b", "During", "Failed"} & set(re.findall(r"\x1b|During|Failed", message))
 
 
 def test_a_pass_that_cannot_be_compiled_does_not_stand_in_the_way_of_others(cache):
