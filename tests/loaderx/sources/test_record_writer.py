@@ -547,8 +547,8 @@ write_array_record(sys.argv[1], (np.zeros(1 << 20, np.uint8) for _ in itertools.
 @contextlib.contextmanager
 def writing(forking, path):
     """Yield a process that writes an endless file, once it has begun."""
+    before = set(path.parent.iterdir())
     with forking.started(ENDLESS, path) as process:
-        before = set(path.parent.iterdir())
         while not any(file.stat().st_size for file in set(path.parent.iterdir()) - before):
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.01)
