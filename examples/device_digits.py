@@ -1,4 +1,4 @@
-"""Train a Flax model on data that lies on the device: an epoch is one compiled program, and it is compiled once."""
+"""Train a Flax model on data on the device: an epoch is one compiled program, and it is compiled once."""
 
 from typing import Any
 

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from .uninterrupted import import_uninterrupted
 
-# What `numba_internals` imports. Not that module itself: the first thread that imports it holds the lock of its import,
+# Imports of `numba_internals`. Not that module itself: the first thread that imports it holds the lock of its import,
 # and this one would wait for that. NumPy imports `numpy.ma` when Numba first asks for the type of an array.
 PARTS = (
     *("numpy.ma", "numba", "numba.core.registry", "numba.core.caching", "numba.core.event"),

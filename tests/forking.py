@@ -71,7 +71,7 @@ def become(order, streams):
     settings = order["environment"].items() - os.environ.items()
     os.environ.clear()
     os.environ.update(order["environment"])
-    # What Python and libraries read of it when they are started and imported.
+    # Settings that Python and libraries read when they are started and imported.
     if "PYTHONFAULTHANDLER" in os.environ:
         faulthandler.enable()
     if "PYTHONWARNINGS" in os.environ:

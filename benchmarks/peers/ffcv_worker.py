@@ -33,7 +33,7 @@ MOST_ROWS = 20_000_000
 
 REFUSED = {
     "records": "FFCV has no reader of ArrayRecord: it reads its own format only",
-    "windows": "FFCV has no windows: what it stores are rows of a fixed length that do not overlap",
+    "windows": "FFCV has no windows: it stores rows of a fixed length that do not overlap",
 }
 
 

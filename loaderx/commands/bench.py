@@ -226,7 +226,7 @@ def _advice(report: Report, work: float) -> str:
     fixed = report.of_kind("order", "hand-off")
     if report.share(*fixed) >= MAJORITY * work:
         return (
-            f"what each batch costs, however large it is, takes {_share(report, *fixed)}: "
+            f"the fixed cost of every batch takes {_share(report, *fixed)}: "
             "larger batches are faster"
         )
     rest = sorted(report.stages, key=lambda stage: -stage.seconds)

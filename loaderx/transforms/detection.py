@@ -260,7 +260,7 @@ class ZoomOut(FilledWindow):
     """
 
     function = staticmethod(zoom_window)
-    # What is outside of the image is filled in a pass of its own.
+    # Pixels outside of the image are filled in a pass of their own.
     is_window = False
 
     def __init__(

@@ -193,7 +193,7 @@ class LoudnessNormalize(SignalTransform):
 
 @jitable
 def quantile(keys: Any, share: Any, counts: Any, found: Any) -> Any:
-    """Return the value that a share of all values lies below, linear between two of them."""
+    """Return the quantile of a share, linear between two values."""
     place = share * (keys.shape[0] - 1)
     low = int(place)
     value_at_rank(keys, low, counts, found)
@@ -206,7 +206,7 @@ def quantile(keys: Any, share: Any, counts: Any, found: Any) -> Any:
 
 @jitable
 def clip_extremes(x: Any, rng: Any, percent: Any, keys: Any, counts: Any, found: Any) -> None:
-    """Clip values to the quantiles that half of a drawn share lies below and above."""
+    """Clip values to the quantiles that leave half of a drawn share below and half above."""
     share = draw_amount(rng, percent) / 200.0
     if share > 0.0:
         flat = x.reshape(-1)

@@ -17,7 +17,7 @@ ARRAYS = {
     "mask.npy": IMAGES[..., 0] // 128,
 }
 TEXTS = {
-    # What `loaderx bench train.py:loader` and its like are given.
+    # For `loaderx bench train.py:loader` and its like.
     "train.py": """import loaderx as lx
 from loaderx import transforms as T
 

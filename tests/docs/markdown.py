@@ -59,7 +59,7 @@ def blocks(text):
             assert at < len(lines), f"the block in line {start} has no end"
             language = fence["language"] if fence else "python"
             title = re.search(r'title="(.+?)"', fence["rest"]) if fence else None
-            # What has a title is a file.
+            # A block with a title is a file.
             runs = not (NOT_RUN.fullmatch(above.strip()) or title)
             inside = tuple(lines[start:at])
             found.append(Block(language, start + 1, inside, runs, title[1] if title else ""))

@@ -18,7 +18,7 @@ from tests.docs.markdown import ROOT, program_of
 
 
 def run_command(words):
-    """Run `loaderx ...` as a page says; what the command line refuses is an error of the page."""
+    """Run `loaderx ...` as a page says; a command line that is refused is an error of the page."""
     try:
         status = loaderx(words)
     except SystemExit as refused:  # by argparse

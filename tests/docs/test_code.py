@@ -1,4 +1,4 @@
-"""The code of README.md and of the site runs as it stands: each page from its first block to its last."""
+"""The code of README.md and of the site runs unchanged: each page from its first block to its last."""
 
 import ast
 import json
@@ -27,7 +27,7 @@ def run_pages(names, folder):
     results = folder / "results.jsonl"
     search_path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     devices = "--xla_force_host_platform_device_count=4"  # for pages about several of them
-    # What a page calls must not be deprecated.
+    # A page must not call anything deprecated.
     python = [sys.executable, "-W", "error::DeprecationWarning:__main__"]
     finished = subprocess.run(
         [*python, "-m", "tests.docs.run_pages", str(results), str(folder / "pages"), *names],
@@ -77,7 +77,7 @@ def test_blocks_that_do_not_run_are_checked_as_far_as_possible(name):
 
 
 def check_command(words, where):
-    """Check what of a command can be checked without running it."""
+    """Check a command as far as that is possible without running it."""
     while re.fullmatch(r"[A-Z_]+=\S*", words[0]):  # variables in front of it
         words = words[1:]
     if words[:3] == ["python", "-m", "loaderx"]:

@@ -1,4 +1,4 @@
-"""Examples run inside of the tests: what they import is there already, and most of what they take is that."""
+"""Examples run inside of the tests: their imports, which are most of their time, are there already."""
 
 import gc
 import runpy

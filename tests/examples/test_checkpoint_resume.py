@@ -12,7 +12,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "checkpoint_resume.py"
 OPTIONS = ["--steps=10", "--save-every=5"]
 PATIENCE = 110  # seconds for one run, which takes about five
 
-# Runs the example, which stands still in the middle of step 7 once it has announced it.
+# Runs the example, which pauses in the middle of step 7 once it has announced it.
 STOPPING = """
 import runpy, sys, time
 
@@ -27,7 +27,7 @@ runpy.run_path(sys.argv[0], {"print": print_and_stop}, "__main__")
 
 
 def run_and_kill(folder, errors):
-    """What a run printed until it was killed in the middle of step 7."""
+    """Output of a run until it was killed in the middle of step 7."""
     command = [sys.executable, "-c", STOPPING, EXAMPLE, folder, *OPTIONS]
     lines = []
     with (

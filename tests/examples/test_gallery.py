@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "examples" / "gallery.py"
 SIZE = 20
 
-# What the tiles are, and then the program itself, in one process: imports take as long as the drawing.
-# In plain Python: compiling them all takes longer than so few pixels. What comes out is the same.
+# Prints the tiles, then runs the program itself, in one process: imports take as long as the drawing.
+# In plain Python, which is as exact: compiling all ops takes longer than so few pixels.
 SCRIPT = """
 import json, sys
 program, tile_size, *sys.argv[1:] = sys.argv[1:]
@@ -51,7 +51,7 @@ def run(*arguments):
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """What the tiles of both sheets are, and the folder where the sheets are."""
+    """Tiles of both sheets, and the folder of the sheets."""
     folder = tmp_path_factory.mktemp("gallery")
     return json.loads(run("-c", SCRIPT, PROGRAM, SIZE, folder, "--size", "8")), folder
 

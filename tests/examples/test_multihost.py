@@ -1,4 +1,4 @@
-"""The example of several processes tells its story: a checkpoint goes on, with the same losses, on twice as many."""
+"""The example of several processes: a run resumes from a checkpoint, with the same losses, on twice as many."""
 
 import os
 import re
@@ -55,7 +55,7 @@ def test_the_training_learns(losses):
     assert float(losses[0]["20"]) < 0.6 * float(losses[0]["1"])
 
 
-def test_a_checkpoint_goes_on_over_more_processes_with_the_same_losses(losses):
+def test_a_checkpoint_resumes_over_more_processes_with_the_same_losses(losses):
     assert list(losses[1]) == ["11", "15", "20"]
     for step in ("15", "20"):
         assert float(losses[1][step]) == pytest.approx(float(losses[0][step]), abs=1e-5)

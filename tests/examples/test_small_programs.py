@@ -1,4 +1,4 @@
-"""The small examples run to the end, and show what they are about."""
+"""The small examples run to the end, and show their point."""
 
 import importlib.util
 import re
@@ -103,7 +103,7 @@ def test_a_transform_of_ones_own_is_the_same_compiled_and_in_plain_python(run, m
     assert "sum 1.000" in output
 
 
-def test_random_windows_of_tokens_are_learned_and_a_run_goes_on_where_it_was(run):
+def test_random_windows_of_tokens_are_learned_and_a_run_resumes(run):
     output = run("tokens_nanogpt.py", "--words=5000", "--batch-size=8", "--steps=80")
     inputs, targets = re.findall(r"^(?:inputs|targets): +'(.*)'$", output, re.M)
     assert inputs[1:] == targets[:-1]

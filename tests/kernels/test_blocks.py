@@ -53,7 +53,7 @@ def test_every_byte_around_a_block_header_is_where_one_finds_it():
     assert [blocks.position_of(64, int(number)) for number in numbers] == places[numbers].tolist()
 
 
-def test_bytes_end_behind_the_last_of_them(function):
+def test_bytes_end_after_the_last_of_them(function):
     end_of = function("end_of")
     for begin in BEGINS:
         places = reference.own_places(begin, begin + 3 * BLOCK)
@@ -72,7 +72,7 @@ def test_the_next_boundary_is_the_first_from_here_on(function):
         assert next_boundary(position) == expected
 
 
-def test_a_chunk_ends_behind_its_data_and_is_no_shorter_than_its_records_are_many(function):
+def test_a_chunk_ends_after_its_data_and_is_no_shorter_than_its_records_are_many(function):
     chunk_end = function("chunk_end")
     cases = [
         (begin, size, records)

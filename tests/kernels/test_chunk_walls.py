@@ -53,7 +53,7 @@ def test_no_flipped_bit_leads_out_of_a_chunk(codec, begin, at_end):
 
 @BOTH_CODECS
 @pytest.mark.parametrize("at_end", [False, True])
-def test_nothing_that_stands_in_a_chunk_leads_out_of_it(codec, at_end):
+def test_nothing_in_a_chunk_leads_out_of_it(codec, at_end):
     rng = np.random.default_rng(at_end)
     large = np.array([0, 1, 127, 128, 255], np.uint8)
     for begin in (SIGNATURE_END, BLOCK - 41, BLOCK - 3):

@@ -86,7 +86,7 @@ def draw_into(rng, x):
     x[0] = rng.random()
 
 
-def test_draws_whose_state_is_in_memory_go_on_from_it():
+def test_draws_whose_state_is_in_memory_continue_from_it():
     state, found, rng = np.array([77], np.uint64), np.zeros(1), Draws(77)
     layout = (Rng("out"), Array("x", "float64", (1,)))
     expected = [rng.random(), rng.random(), rng.random(), rng.random()]

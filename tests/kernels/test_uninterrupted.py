@@ -16,7 +16,7 @@ from loaderx.kernels.uninterrupted import import_uninterrupted, uninterrupted
 pytestmark = pytest.mark.timeout(20)
 
 
-def test_ctrl_c_is_raised_at_once_and_the_function_goes_on():
+def test_ctrl_c_is_raised_at_once_and_the_function_continues():
     began, proceed, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work():

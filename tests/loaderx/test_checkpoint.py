@@ -84,7 +84,7 @@ def open_manager(request, tmp_path):
     return open_again
 
 
-def test_model_optimizer_and_iterator_go_on_bit_for_bit(open_manager):
+def test_model_optimizer_and_iterator_resume_bit_for_bit(open_manager):
     loader = loader_of()
     model, optimizer = fresh()
     with iter(loader) as iterator:
@@ -209,7 +209,7 @@ def test_the_state_of_other_data_is_refused_and_the_model_is_untouched(open_mana
         np.testing.assert_array_equal(leaf, other, strict=True)
 
 
-def test_another_batch_size_goes_on_at_the_exact_sample(open_manager):
+def test_another_batch_size_resumes_at_the_exact_sample(open_manager):
     with iter(rows_of(batch_size=4)) as iterator, open_manager() as manager:
         for _ in range(3):
             next(iterator)
@@ -346,7 +346,7 @@ def test_a_kill_during_an_async_save_leaves_the_last_complete_step(forking, tmp_
         assert restore(manager, 1, iterator) is iterator
         assert iterator.step == 1
         np.testing.assert_array_equal(next(iterator), loader.batch(1))
-        # What is left of the other one is not in the way.
+        # The remains of the other one are not in the way.
         save(manager, 2, iterator)
         manager.wait_until_finished()
         assert manager.latest_step() == 2

@@ -122,7 +122,7 @@ def pictures(folder):
         path = folder / "pictures" / "ab"[row % 2] / f"{row}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(IMAGES[row]).save(path)
-    return ImageFolder(folder / "pictures")
+    return ImageFolder(folder / "pictures", (6, 5))
 
 
 def digits(folder, compress):
@@ -754,7 +754,7 @@ if __name__ == "__main__":
     if through == "joblib":
         work = joblib.Parallel(n_jobs=2)(joblib.delayed(batch_of)(one) for one in (loader, local))
     else:
-        # What joblib uses, with one process.
+        # As in joblib, with one process.
         with get_reusable_executor(max_workers=1) as executor:
             work = list(executor.map(batch_of, (loader, local)))
     assert np.array_equal(work[0], expected)

@@ -221,7 +221,7 @@ def test_any_batch_can_be_had_by_its_step(chain):
 
 @pytest.mark.usefixtures("divided")
 @pytest.mark.parametrize("chain", CHAINS)
-def test_a_resumed_stream_goes_on_with_the_same_draws(chain):
+def test_a_resumed_stream_continues_with_the_same_draws(chain):
     walked = expected_batches(chain, "numpy")
     with iter(loader_of(CHAINS[chain], output="numpy")) as iterator:
         next(iterator), next(iterator)

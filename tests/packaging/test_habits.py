@@ -1,4 +1,4 @@
-"""What runs before a commit, in CI and by hand is the same, and exists."""
+"""The same commands run before a commit, in CI and by hand, and all of them exist."""
 
 import re
 import subprocess

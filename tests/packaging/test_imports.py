@@ -33,7 +33,7 @@ for statement in sys.argv[1:]:
 NAMES = ", ".join(name for name in loaderx.__all__ if name != "DeviceLoader")
 CHEAP = ["import loaderx", "import loaderx.cli", f"from loaderx import {NAMES}"]
 DEVICE_LOADER = "from loaderx import DeviceLoader"
-# What the probe must see. JAX it sees with the last.
+# Statements, and the traces of each that the probe must see. It sees JAX with the last.
 OTHERS = {
     "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()": "started Thread-1 (wait)",
     "import numba; numba.njit('i8(i8)')(lambda x: x)": "compiled",
@@ -117,7 +117,7 @@ def test_imports_point_one_way():
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
-# What breaks a contract: a statement in a file, its contract, and the line that tells of it.
+# Breaches of contracts: a statement in a file, its contract, and the line that reports it.
 BREACHES = [
     (
         "kernels/gathering.py",
@@ -162,7 +162,7 @@ BREACHES = [
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    """What is said of a tree with all breaches, by the contract: its verdict and the lines below its name."""
+    """Report on a tree with all breaches, by contract: its verdict and the lines below its name."""
     folder = tmp_path_factory.mktemp("tree")
     shutil.copy(REPOSITORY / "pyproject.toml", folder)
     for name in ("loaderx", "kernels"):

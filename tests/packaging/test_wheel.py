@@ -1,4 +1,4 @@
-"""What is installed from a wheel is the whole library, also where no repository is near."""
+"""A wheel installs the whole library, also where no repository is near."""
 
 import os
 import shutil
@@ -13,8 +13,8 @@ import loaderx
 
 REPOSITORY = Path(__file__).parents[2]
 WAYS = ("tree", "sdist")
-# What the build reads. A copy of it, since a build leaves files behind, and modules deleted
-# meanwhile would live on in the repository's own build folder.
+# Files that the build reads. It gets copies, since a build leaves files in the folder, and modules that were deleted
+# since then would stay in the repository's own build folder.
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "loaderx", "kernels")
 
 
@@ -125,7 +125,7 @@ def test_the_licence_is_in_the_wheel(wheel):
 
 @pytest.fixture(scope="module")
 def shown(installed, tmp_path_factory):
-    """What a program shows that uses the installed wheel: the files it comes from, and batches."""
+    """Output of a program that uses the installed wheel: the files it comes from, and batches."""
     program = """
 import loaderx.kernels
 print(loaderx.kernels.__file__)

@@ -290,7 +290,7 @@ def report(reached=0.1, **seconds):
         ),
         (
             report(order=30, hand_off=30, photos=40),
-            "what each batch costs, however large it is, takes 60 %: larger batches are faster.",
+            "the fixed cost of every batch takes 60 %: larger batches are faster.",
         ),
         (
             report(order=30, hook=40, photos=30),
@@ -363,11 +363,11 @@ def loader_of(data, *ops):
 
 
 def folder():
-    return loader_of(lx.ImageFolder("photos"))
+    return loader_of(lx.ImageFolder("photos", (10, 20)))
 
 
 def part_of_folder():
-    return loader_of(lx.ImageFolder("photos").split(0.5)[0])
+    return loader_of(lx.ImageFolder("photos", (10, 20)).split(0.5)[0])
 
 
 def theirs():

@@ -91,6 +91,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "train", raising=False)
+    monkeypatch.setattr(passes, "_LOADED", {})
     monkeypatch.setenv("LOADERX_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     Path("train.py").write_text(PROGRAM)
@@ -109,7 +110,6 @@ def run_python(*arguments):
 
 
 def test_a_loader_is_compiled_and_the_second_time_all_of_it_is_there(folder, monkeypatch, capsys):
-    passes._LOADED.clear()
     monkeypatch.setattr(warm, "FEW_PASSES", 100)
     assert cli.main(["warm", "train.py:one", "--jobs", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -174,7 +174,6 @@ def test_an_op_that_cannot_be_cached_is_named(monkeypatch, capsys):
 
 
 def test_a_module_may_be_named_too(monkeypatch, capsys):
-    passes._LOADED.clear()
     Path("own_module.py").write_text(PROGRAM.replace("\nloader = ", "\n# "))
     for compiled in (True, False):
         assert cli.main(["warm", "own_module:one", "--jobs", "2"]) == 0

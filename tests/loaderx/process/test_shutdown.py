@@ -116,7 +116,7 @@ CODE = {
 
 @pytest.mark.parametrize("code", CODE)
 @pytest.mark.parametrize("taken", [0, 1, 5])
-def test_a_forked_child_goes_on_where_its_parent_is(code, taken):
+def test_a_forked_child_continues_where_its_parent_is(code, taken):
     options = {"dataset": np.arange(150).reshape(50, 3), "batch_size": 8, "output": "numpy"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Python code under the GIL

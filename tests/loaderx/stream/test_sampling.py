@@ -324,7 +324,7 @@ def test_an_epoch_by_weight_has_as_many_samples_as_rows(remainder):
         )
 
 
-def test_a_stream_by_weight_goes_on_where_it_was():
+def test_a_stream_by_weight_resumes_where_it_was():
     loader = weighted(CLASSES)
     batches = drawn(loader, 8)
     with iter(loader) as iterator:
