@@ -68,7 +68,7 @@ def first_epoch(work: Workload, folder: Path) -> Comparison:
 
     def epoch(verify: str, number: int) -> Contestant:
         def seconds() -> float:
-            rows = lx.ARDataset(file, work.dtype, work.shape, verify=verify)  # type: ignore[arg-type]
+            rows = lx.ARDataset(file, work.dtype, work.shape, verify=verify)  # type: ignore[call-overload]
             loader = lx.DataLoader(rows, batch_size=BATCH_SIZE, num_epochs=number, output="numpy")
             with iter(loader) as batches:
                 spent = []

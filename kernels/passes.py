@@ -56,9 +56,10 @@ class Array:
 
 @dataclass(frozen=True)
 class Scalar:
-    """Number in the block, of a Numba type."""
+    """Number in the block, of a Numba type, or one of 8 bytes at `x`, at an offset that the block holds."""
 
     kind: str
+    base: str = "parameters"
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,8 @@ class _Reader:
             return self._array(argument)
         if isinstance(argument, Scalar):
             kind = _numba_type(argument)
+            if argument.base == "x":
+                return self._value(kind, builder.add(self._given["x"], self._word()), 0)
             return self._value(
                 kind, self._block_address(), 2 if argument.kind == "complex128" else 1
             )
@@ -223,6 +226,8 @@ class _PlainReader:
             return numba.carray(pointer(address), shape, np.dtype(argument.dtype))
         if isinstance(argument, Scalar):
             dtype = np.dtype({"boolean": "bool"}.get(argument.kind, argument.kind))
+            if argument.base == "x":
+                return _read(self._given["x"] + self._word(), dtype)
             value = self._value(dtype, 2 if argument.kind == "complex128" else 1)
             return bool(value) if dtype.kind == "b" else value
         if isinstance(argument, Numbers):

@@ -17,7 +17,7 @@ PARITY = np.uint64(0x1BD11BDA)
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # Purposes of keys; they are part of every golden value and must never be renumbered.
-ORDER, DRAWS, SPLIT, BRANCH = 1, 2, 3, 4
+ORDER, DRAWS, SPLIT, BRANCH, REPLACEMENT = 1, 2, 3, 4, 5
 
 
 @kernel

@@ -19,6 +19,11 @@ from .sources import concatenate as concatenate
 from .sources import select as select
 from .sources import split as split
 from .sources.cifar import CIFAR10 as CIFAR10
+from .sources.encoded.bagz import BagzDataset as BagzDataset
+from .sources.encoded.field import Encoded as Encoded
+from .sources.encoded.files import EncodedFiles as EncodedFiles
+from .sources.encoded.tar import TarDataset as TarDataset
+from .sources.encoded.tfrecord import TFRecordDataset as TFRecordDataset
 from .sources.hugging_face import HFDataset as HFDataset
 from .sources.image_folder import ImageFolder as ImageFolder
 from .sources.mnist import MNIST as MNIST

@@ -14,20 +14,17 @@ from .batch.batch_types import (
     Array,
     Batch_co,
     CommonOptions,
-    Fields,
     HookOptions,
-    Labels,
     Options,
-    Single,
     SingleOptions,
-    Unknown,
-    Untyped,
 )
 from .batch.builder import MASK, MASK_SPEC, BatchBuilder, with_mask
+from .batch.encoded_rows import ON_ERROR, EncodedReader, OnError, Replacement
 from .batch.planner import BatchPlanner, Field, Group
 from .compiler.chain import Chain
-from .compiler.entries import chains
+from .compiler.entries import chains, needs_window
 from .compiler.explain import explain
+from .compiler.head import Head
 from .display.reprs import ReprFromArguments
 from .errors import ArgumentError, DataError
 from .output import HandOff, Output, hand_off_to
@@ -35,6 +32,8 @@ from .output.jax import OwnDevices
 from .process.cores import cores
 from .run.iterator import History, LoaderIterator
 from .sources import AddressableSource, FieldsSource, Mixture, Source, as_rows, as_source
+from .sources.data_types import Fields, Labels, Single, Unknown, Untyped
+from .sources.encoded.field import EncodedSpec
 from .sources.source import RowSpec, check_lengths, specs_of
 from .spec import Spec, plain_array
 from .stream.order import Order
@@ -78,12 +77,14 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
     prefetch    number of batches that are kept ready, besides those that workers build at the time
     workers     number of threads that build batches; None: one per core
     output      "jax", "numpy", "torch" or "dlpack", or a function from a NumPy array to the value to deliver
+    on_error    what happens at an encoded image that is damaged: "raise", or "replace", which puts another row in its
+                place, chosen by seed and position, and counts it in the statistics of the iterator
     sharding    layout of a batch over devices, also over those of other processes: a jax.sharding.Sharding, or a dict
                 with one for each field
     """
 
     # Types of batches by the structure of the data set and the output, for type checkers. `Any` is for types that only
-    # the data tells, such as the fields of an ARDataset, and for the result of a `transform`.
+    # the data tells, such as the rows of a user's object, and for the result of a `transform`.
     # fmt: off
     @overload
     def __init__(self: "DataLoader[Any]", dataset: Untyped, labelset: None = ..., *,
@@ -183,6 +184,7 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
         workers: int | None = None,
         output: Output = "jax",
         sharding: "Sharding | Mapping[str, Sharding] | None" = None,
+        on_error: OnError = "raise",
     ) -> None:
         prefetch = _count("prefetch", prefetch)
         workers = _count("workers", cores() if workers is None else workers)
@@ -216,7 +218,12 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
                 f'remainder="pad" adds a field {MASK!r}, and `dataset` already has one. Rename that field.'
             )
         hand_off = hand_off_to(output, sharding)
-        groups = _groups(named, hand_off, transforms, seed, kinds)
+        if on_error not in ON_ERROR:
+            raise ArgumentError(
+                f"`on_error` (={on_error!r}) must be one of {', '.join(map(repr, ON_ERROR))}."
+            )
+        replacement = Replacement(seed, rows) if on_error == "replace" else None
+        groups = _groups(named, hand_off, transforms, seed, kinds, replacement)
         structure = _structure(structure, groups)
         names = [field.name for group in groups for field in group.fields]
         blocks = None
@@ -485,7 +492,12 @@ def _sampler(dataset: Any, weights: Any, rows: int, shuffle: bool, seed: int) ->
 
 
 def _groups(
-    named: Mapping[str, Source], hand_off: HandOff, transforms: Any, seed: int, kinds: Any
+    named: Mapping[str, Source],
+    hand_off: HandOff,
+    transforms: Any,
+    seed: int,
+    kinds: Any,
+    replacement: Replacement | None,
 ) -> list[Group]:
     """Return every source with the fields that it fills, and their chains of ops."""
     members = {name: _names(name, source) for name, source in named.items()}
@@ -499,6 +511,14 @@ def _groups(
     found = {}
     if transforms is not None or kinds is not None:
         found = chains({} if transforms is None else transforms, raw, seed, kinds)
+    encoded = [field for field, (spec, _) in raw.items() if isinstance(spec, EncodedSpec)]
+    for field in encoded:
+        if field not in {chain.origin for chain in found.values()}:
+            raise needs_window(None, field)
+    if replacement is not None and not encoded:
+        raise ArgumentError(
+            '`on_error` (="replace") is for encoded images, such as those of an ImageFolder, and `dataset` has none.'
+        )
     made: dict[str, dict[str, Chain | None]] = {field: {} for field in raw}
     for field, chain in found.items():
         made[chain.origin][field] = chain
@@ -517,7 +537,22 @@ def _groups(
             groups += [Group(source, (field,), (0,)) for field in fields]
         else:
             groups.append(Group(source, tuple(fields), tuple(columns)))
-    return groups
+    return [_together(named, groups, replacement)] if encoded else groups
+
+
+def _together(
+    named: Mapping[str, Source], groups: list[Group], replacement: Replacement | None
+) -> Group:
+    """Return one group of all sources: a damaged image replaces the whole row."""
+    origins = {name: number for number, name in enumerate(named)}
+    fields = tuple(field for group in groups for field in group.fields)
+    columns = tuple(origins[field.origin] for field in fields)
+    heads: dict[int, list[Head]] = {}
+    for field, column in zip(fields, columns, strict=True):
+        if field.chain is not None and field.chain.head is not None:
+            heads.setdefault(column, []).append(field.chain.head)
+    source = FieldsSource(named)
+    return Group(source, fields, columns, EncodedReader(source, heads, origins, replacement))
 
 
 def _structure(given: RowSpec, groups: list[Group]) -> RowSpec:

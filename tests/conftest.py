@@ -3,6 +3,7 @@
 import contextlib
 import faulthandler
 import gc
+import hashlib
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from llvmlite import binding
 
 from tests.forking import Forking, Server
 
@@ -18,6 +20,12 @@ from tests.forking import Forking, Server
 CACHE = Path(__file__).parents[1] / ".pytest_cache" / "loaderx"
 os.environ["LOADERX_CACHE_DIR"] = str(CACHE / "chains")
 os.environ["NUMBA_CACHE_DIR"] = str(CACHE / "kernels")
+# So do programs of XLA, half of the time of tests with JAX, for this processor.
+PROCESSOR = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
+XLA = CACHE / "xla" / hashlib.sha256(PROCESSOR.encode()).hexdigest()[:16]
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(XLA)
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.05"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 # Compiled Python files are written also where PYTHONDONTWRITEBYTECODE is set: without them every process that a test
 # starts compiles all of the library, a quarter of its time, and every worker all of the tests.
@@ -87,10 +95,16 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
 
 
-def pytest_collection_finish():
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
     """Keep the garbage collector from what is there for good: a million objects, half a second at every `collect`."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()  # it would look at all of them again and again, a second in all
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")

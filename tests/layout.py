@@ -44,7 +44,7 @@ def layout():
 
 
 def in_page():
-    """What the page says now."""
+    """Return the list in the page as it is now."""
     return PAGE.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].strip()
 
 

@@ -1758,3 +1758,13 @@ def run_parts(
             boxes[begin:end], fetcher, workers[part], fetched, memory + part * memory_pitch, pitch, progress[part],
             False, out[begin * pitch : end * pitch],
         )  # fmt: skip
+
+
+def crc32c(data):
+    """Checksum of bytes, bit by bit."""
+    crc = 0xFFFFFFFF
+    for byte in bytes(data):
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ 0x82F63B78 * (crc & 1)
+    return crc ^ 0xFFFFFFFF

@@ -24,9 +24,11 @@ pytestmark = [
 ]
 
 
-def test_kernels_pass_their_tests_in_plain_python():
+def test_kernels_pass_their_tests_in_plain_python(tmp_path):
+    # A folder of its own: in the common one several runs clean up after each other, and one may fail by that.
+    options = ["-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inside'}"]
     finished = subprocess.run(
-        [sys.executable, "-m", "pytest", *FILES, "-q", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", *FILES, *options],
         cwd=REPOSITORY,
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,

@@ -14,6 +14,7 @@ from loaderx.errors import annotate
 from loaderx.output import HandOff
 from loaderx.output.base import Hooked
 from loaderx.output.numpy import NumpyHandOff
+from loaderx.sources.encoded.decoding import decoder_description
 from loaderx.sources.source import RowSpec, assemble
 from loaderx.spec import Spec
 from loaderx.stream.order import Order
@@ -55,6 +56,12 @@ class BatchBuilder:
         )
         sampler = self.order.sampler
         return fields if sampler is None else f"{fields}; {sampler.describe()}"
+
+    @functools.cached_property
+    def decoder(self) -> str | None:
+        """Names and versions of what decodes the images, on which their pixels depend; None if none are encoded."""
+        encoded = any(group.reader is not None for group in self.planner.groups)
+        return decoder_description() if encoded else None
 
     @functools.cached_property
     def _specs(self) -> dict[str, Spec]:

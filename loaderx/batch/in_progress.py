@@ -6,14 +6,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from loaderx.compiler.head import Head
 from loaderx.sources import AddressableSource
 from loaderx.sources.row_addresses import RowAddresses, addresses_of_rows
-from loaderx.sources.source import narrow_into
+from loaderx.sources.source import narrow_into, specs_of
 from loaderx.stream import ranges
 from loaderx.stream.ranges import Ranges
 from loaderx.stream.remainder import Span
 
+from .encoded_rows import EncodedReader
 from .planner import BatchPlanner
+
+# Rows that are decoded before the rest of the chain runs: they stay in the cache, and their memory is used again.
+DECODED_AT_ONCE = 8
 
 
 class BatchInProgress:
@@ -28,6 +33,8 @@ class BatchInProgress:
         gather = planner.shuffled_gather
         self._gather = gather if gather is not None and gather.reaches(span) else None
         self._rows: NDArray[np.int64] | None = None
+        # Number of rows that were damaged, and replaced by others.
+        self.replaced = 0
         if self._gather is None:
             positions = planner.order.positions(span, self._plan.places)
             self._rows = planner.order.rows_at(positions)
@@ -94,6 +101,10 @@ class BatchInProgress:
     def _read(self, number: int, start: int, stop: int) -> None:
         """Read rows of one source, and run the first phase of its fields."""
         group, first = self._planner.groups[number], self._planner.firsts[number]
+        if group.reader is not None:
+            for begin in range(start, stop, DECODED_AT_ONCE):
+                self._decode(number, group.reader, begin, min(begin + DECODED_AT_ONCE, stop))
+            return
         rows = self.rows[self._numbers(start, stop)]
         field = group.fields[0]
         source = group.source
@@ -121,16 +132,61 @@ class BatchInProgress:
         source.read(rows, [targets[column] for column in sorted(targets)])
         for offset, (field, column) in enumerate(zip(group.fields, group.columns, strict=True)):
             if field.chain is not None:
-                samples = targets[column]
-                origins = [own.origin for own in group.fields]
-                located = addresses_of_rows(samples)
-                length, boxes = field.chain.length, field.chain.boxes
-                if length in origins:
-                    lengths = targets[group.columns[origins.index(length)]]
-                    located.lengths = lengths.astype(np.int64)
-                if boxes in origins:
-                    located.boxes = targets[group.columns[origins.index(boxes)]]
-                self._run(first + offset, 0, start, stop, located, samples)
+                self._run_column(number, offset, start, stop, targets, targets[column])
+
+    def _run_column(
+        self,
+        number: int,
+        offset: int,
+        start: int,
+        stop: int,
+        targets: dict[int, NDArray[Any]],
+        samples: NDArray[Any],
+    ) -> None:
+        """Run the first phase of one field of a source, with what other columns of it say of its samples."""
+        group, first = self._planner.groups[number], self._planner.firsts[number]
+        chain = group.fields[offset].chain
+        assert chain is not None
+        origins = [own.origin for own in group.fields]
+        located = addresses_of_rows(samples)
+        if chain.length in origins:
+            lengths = targets[group.columns[origins.index(chain.length)]]
+            located.lengths = lengths.astype(np.int64)
+        if chain.boxes in origins:
+            located.boxes = targets[group.columns[origins.index(chain.boxes)]]
+        self._run(first + offset, 0, start, stop, located, samples)
+
+    def _decode(self, number: int, reader: EncodedReader, start: int, stop: int) -> None:
+        """Read and decode a few rows with encoded images, and run the first phase of their fields."""
+        group, first = self._planner.groups[number], self._planner.firsts[number]
+        own = self._numbers(start, stop)
+        targets: dict[int, NDArray[Any]] = {}
+        samples: dict[Head, NDArray[Any]] = {}
+        # Several fields may be made from one column, and one of them may be the column itself.
+        for offset, (field, column) in enumerate(zip(group.fields, group.columns, strict=True)):
+            if field.chain is not None and field.chain.head is not None:
+                spec = field.chain.input
+                samples[field.chain.head] = np.empty((stop - start, *spec.shape), spec.dtype)
+                continue
+            target = None if field.chain is not None else self._block(first + offset, start, stop)
+            if target is None and column not in targets:
+                spec = field.raw if field.chain is not None else field.spec
+                target = np.empty((stop - start, *spec.shape), spec.dtype)
+            if target is not None:
+                targets[column] = target
+        count = len(specs_of(group.source.spec))
+        columns = [targets.get(column) for column in range(count)]
+        rows = self.rows[own]
+        found = reader.read(rows, self._positions[own], columns, samples)
+        self.replaced += int(np.count_nonzero(found != rows))
+        self.rows[own] = found
+        for offset, (field, column) in enumerate(zip(group.fields, group.columns, strict=True)):
+            if field.chain is not None:
+                head = field.chain.head
+                self._run_column(
+                    *(number, offset, start, stop, targets),
+                    targets[column] if head is None else samples[head],
+                )
 
     def _run(
         self,

@@ -20,6 +20,7 @@ from loaderx.stream.order import Order
 from loaderx.stream.ranges import Range, Ranges
 from loaderx.stream.remainder import Span
 
+from .encoded_rows import EncodedReader
 from .scheduler import Scheduler, Workload
 from .shuffled_gather import ShuffledGather
 
@@ -51,11 +52,15 @@ class Field:
 
 @dataclass(frozen=True)
 class Group:
-    """Source and the fields that it fills: fields[k] is made from column columns[k] of the source."""
+    """Source and the fields that it fills: fields[k] is made from column columns[k] of the source.
+
+    Its reader is for rows with encoded images.
+    """
 
     source: Source
     fields: tuple[Field, ...]
     columns: tuple[int, ...]
+    reader: EncodedReader | None = None
 
 
 @dataclass(frozen=True)

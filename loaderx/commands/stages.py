@@ -15,6 +15,7 @@ from loaderx.batch.builder import BatchBuilder
 from loaderx.batch.in_progress import BatchInProgress
 from loaderx.batch.planner import Group
 from loaderx.compiler.chain import Chain
+from loaderx.compiler.head import Head
 from loaderx.display.html import ops_of
 from loaderx.loader import DataLoader
 from loaderx.process.cores import cores
@@ -218,7 +219,11 @@ def _each_on_its_own(loader: DataLoader) -> list[Stage]:
             fetching[known] = dataclasses.replace(before, seconds=before.seconds + seconds)
         for each, column in zip(group.fields, group.columns, strict=True):
             if each.chain is not None:
-                working += _ops(each.name, each.chain, columns[column])
+                samples = columns[column]
+                if each.chain.head is not None:
+                    stage, samples = _decode(each.name, each.chain.head, samples)
+                    working.append(stage)
+                working += _ops(each.name, each.chain, samples)
     return fetching + working
 
 
@@ -241,6 +246,25 @@ def _fetch(loader: DataLoader, group: Group) -> tuple[float, list[NDArray[Any]]]
         if time.perf_counter() - began > MAX_STAGE_SECONDS:
             break
     return spent / repeats / count, out
+
+
+def _decode(name: str, head: Head, images: NDArray[Any]) -> tuple[Stage, NDArray[Any]]:
+    """Return the decoding of images, with the windows onto them, and the samples."""
+    listed = images.tolist()
+    out = np.zeros((len(listed), *head.output.shape), head.output.dtype)
+    headers = [image.header() for image in listed]
+    positions = np.arange(len(listed), dtype=np.int64)
+    best = float("inf")
+    began = time.perf_counter()
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        head.run(listed, headers, positions, out)
+        best = min(best, time.perf_counter() - start)
+        if time.perf_counter() - began > MAX_STAGE_SECONDS:
+            break
+    ops = ", ".join(dict.fromkeys(step.transform.name for step in head.steps))
+    hint = "files written by `loaderx convert --jpeg` are decoded in part"
+    return Stage("op", f"{name}: decode, {ops}", "decoder", best / len(listed), "decode", hint), out
 
 
 def _ops(name: str, chain: Chain, samples: NDArray[Any]) -> list[Stage]:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,10 +200,11 @@ class RecordTable(Table):
                 f"{path}: its records have different lengths, {readable_shape(lengths)}; give --pad-to N, "
                 "the length to which they are padded or cut."
             )
-        self._dataset = ARDataset(path, dtype, shape, pad_to=pad_to)
+        opened: Any = ARDataset
+        self._dataset = opened(path, dtype, shape, pad_to=pad_to)
         self.rows = len(self._dataset)
         spec = self._dataset.spec
-        fields = spec if isinstance(spec, dict) else {"data": cast(Spec, spec)}
+        fields = spec if isinstance(spec, dict) else {"data": spec}
         self.columns = [Column(name, row) for name, row in fields.items()]
 
     def blocks(self, ranges: Iterable[Range]) -> Iterator[Callable[[], Block]]:

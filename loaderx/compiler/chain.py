@@ -20,6 +20,7 @@ from loaderx.transforms.base import Transform
 from loaderx.transforms.mix import Mixing
 from loaderx.transforms.step import Call, Step
 
+from .head import Head
 from .program import Program
 
 Array = NDArray[Any]
@@ -159,7 +160,22 @@ class Chain:
         # Steps that `compile` turns into a segment, and the spec before them.
         self._uncompiled: list[Step] = []
         self._start = spec
+        # Windows that decode images, if the field has encoded ones. The chain begins with their results.
+        self.head: Head | None = None
         self._debug = os.environ.get("LOADERX_DEBUG") == "1"
+
+    def add_to_head(self, step: Step) -> None:
+        """Add a window to the head, whose samples are the input of the chain."""
+        assert self.head is not None
+        self.head.add(step)
+        spec = self.head.output
+        self.input = self.output = self._start = self.phases[0].output = spec
+        self.most = spec.shape[0]
+
+    @property
+    def is_open(self) -> bool:
+        """True if the head has images of any sizes so far."""
+        return self.head is not None and self.head.open
 
     def add(self, step: Step) -> None:
         """Add an op."""

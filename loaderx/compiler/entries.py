@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from loaderx.errors import ArgumentError, TransformError
 from loaderx.kernels.keys import derive_key, fields_id
 from loaderx.kernels.random import DRAWS
+from loaderx.sources.encoded.field import EncodedSpec
 from loaderx.spec import Spec
 from loaderx.transforms.authoring import TransformFactory
 from loaderx.transforms.base import Transform, image_shape
@@ -46,6 +47,7 @@ from loaderx.transforms.views import Views
 
 from .cautions import largest, warn
 from .chain import Chain
+from .head import Head
 
 FirstSample = Callable[[], NDArray[Any]]
 
@@ -130,6 +132,9 @@ class ChainsBuilder:
         """Compile and return all chains."""
         for name in sorted(self._following):
             self._stop_following(name)
+        for each in self._chains.values():
+            if each.is_open:
+                raise needs_window(None, each.origin)
         for name in sorted(self._unchecked):
             chain = self._chains.get(name)
             spec = self._fields[name][0] if chain is None else chain.output
@@ -147,8 +152,15 @@ class ChainsBuilder:
             raise ArgumentError(
                 f"`transforms` makes a field {name!r} of {origin!r}, and there is one already."
             )
-        self._chains[name] = Chain(*self._fields[origin], origin)
-        return self._chains[name]
+        spec, first_sample = self._fields[origin]
+        if isinstance(spec, EncodedSpec):
+            head = Head(spec.encoded, lambda: first_sample().item())
+            chain = Chain(head.output, head.first_sample, origin)
+            chain.head = head
+        else:
+            chain = Chain(spec, first_sample, origin)
+        self._chains[name] = chain
+        return chain
 
     def _add_ops(self, names: tuple[str, ...], ops: Sequence[Any]) -> None:
         of_images = [
@@ -161,7 +173,10 @@ class ChainsBuilder:
         for number, op in enumerate(ops):
             key = derive_key(self._seed, DRAWS, identity, number)
             try:
-                self._add(as_op(op), key, entry)
+                if any(chain.is_open for chain in entry.members):
+                    self._add_to_heads(as_op(op), key, entry)
+                else:
+                    self._add(as_op(op), key, entry)
             except TransformError:
                 # No note: the error names its function, which may be of an earlier op. A segment is compiled only when
                 # it ends, at a Python function.
@@ -190,6 +205,8 @@ class ChainsBuilder:
     def _repeat(self, name: str, new: str) -> None:
         before = self._chains[name]
         chain = self._begin(new, before.origin)
+        for step in before.head.steps if before.head is not None else ():
+            chain.add_to_head(step)
         for step in before.steps:
             chain.add(step)
         chain.channels, chain.length, chain.most = before.channels, before.length, before.most
@@ -271,6 +288,28 @@ class ChainsBuilder:
                 f"slower than compiled code; {op.advice}."
             )
 
+    def _add_to_heads(self, op: Any, key: int, entry: Entry) -> None:
+        """Add a window onto images of any sizes."""
+        if isinstance(op, Channels):
+            self._add(op, key, entry)
+            return
+        origins = [chain.origin for chain in entry.members if chain.is_open]
+        windows = [] if op.is_python else op.flattened(Step(op, key))
+        if not windows or not all(each.transform.is_window for each in windows):
+            raise needs_window(op.name, origins[0])
+        found = self._kinds_of(op, entry)
+        for name, chain, (kind, *_) in zip(entry.names, entry.members, found.possible, strict=True):
+            if not chain.is_open:
+                raise ArgumentError(
+                    f"{op.name}: {origins[0]!r} holds encoded images of any sizes, and {name!r}, {chain.output}, "
+                    "cannot move with them: fields of an entry with encoded images must be encoded images, too."
+                )
+            own = op.for_kind(kind) if found.has_image else op
+            chain.add_to_head(Step(own, key, kind == LABELS))
+            assert chain.head is not None
+            lead = entry.members[found.lead]
+            chain.head.alongside = None if chain is lead else lead.origin
+
     def _kinds_of(self, op: Transform, entry: Entry) -> FieldKinds:
         """Return the kinds of the fields of an entry; raise if the op depends on a kind that is uncertain."""
         fields = entry.fields
@@ -314,7 +353,7 @@ class ChainsBuilder:
         for own, spec, before in op.leaves(chain.output):
             if own.takes_length and chain.length is None:
                 raise ArgumentError(
-                    f"transform {own.name!r} takes the length of a sample: name the field that has it after the "
+                    f"transform {own.name!r} needs the length of a sample: name the field that has it after the "
                     'others of the entry, {("data", "length"): [...]}; the last word of its name is "length".'
                 )
             if own.takes_images:
@@ -400,7 +439,7 @@ class ChainsBuilder:
         name, chain = masks[0]
         if image_shape(chain.output, op.name)[2] != 1:
             raise ArgumentError(
-                f"{op.name} takes masks of objects of shape (height, width) or (height, width, 1), and {name!r} is "
+                f"{op.name} accepts masks of objects of shape (height, width) or (height, width, 1), and {name!r} is "
                 f"{chain.output}."
             )
         members = [self._chains.get(each + VALID, chain) for each, chain, _ in fields]
@@ -459,6 +498,16 @@ def _check_sizes(op: Transform, images: Sequence[Chain]) -> None:
             f"keypoints are known by the last word of their names: {', '.join(POINTS_WORDS)}; "
             "or by `kinds`."
         )
+
+
+def needs_window(op: str | None, origin: str) -> ArgumentError:
+    """Return the error for encoded images that do not become samples of one size."""
+    advice = "" if op is None else f" {op} is none: put it after that window."
+    return ArgumentError(
+        f"field {origin!r} holds encoded images of any sizes, so its transforms must begin with a window to one size: "
+        "RandomResizedCrop(224), Resize((height, width)), or Resize(shorter=256) and then CenterCrop(224)."
+        + advice
+    )
 
 
 def _all_inside(op: Transform) -> Iterator[Transform]:

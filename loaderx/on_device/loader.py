@@ -422,8 +422,9 @@ def _for_jax(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return an array with the same numbers in a dtype that JAX has."""
     hand_off = JaxHandOff()
     if not hand_off.has(array.dtype):
+        advice = " Decode images by a DataLoader." if array.dtype.hasobject else ""
         raise ArgumentError(
-            f"`data` field {name!r} has dtype {array.dtype}, which JAX does not have."
+            f"`data` field {name!r} has dtype {array.dtype}, which JAX does not have.{advice}"
         )
     dtype = hand_off.dtype(name, array.dtype)
     narrow = array.astype(dtype, copy=False)

@@ -66,6 +66,8 @@ class Stats:
     building_seconds: float
     total_seconds: float
     bytes: int
+    # Damaged rows that were replaced by others: see `DataLoader(on_error=)`.
+    replaced: int = 0
 
     @property
     def waiting_share(self) -> float:
@@ -123,6 +125,7 @@ class LoaderIterator(Generic[Batch_co]):
         self._waiting = 0.0
         self._building = 0.0
         self._bytes = 0
+        self._replaced = 0
         self._began: float | None = None
         self._start_pool()
 
@@ -207,6 +210,7 @@ class LoaderIterator(Generic[Batch_co]):
         self._schedule(task)
         self._delivered_at = time.perf_counter()
         self._count(task.nbytes, task.seconds, self._delivered_at - began)
+        self._replaced += task.replaced
         batch, task.batch = task.batch, None  # a worker may still refer to the task
         return batch, (task.span.following, task.step + 1)
 
@@ -336,7 +340,8 @@ class LoaderIterator(Generic[Batch_co]):
         order = self._order
         position, step = self._consumed
         return StreamState(
-            position, step, order.rows, order.seed, order.shuffle, self._builder.description
+            *(position, step, order.rows, order.seed, order.shuffle),
+            *(self._builder.description, self._builder.decoder),
         )
 
     def set_state(self, state: Any, *, strict: bool = True) -> None:
@@ -397,7 +402,9 @@ class LoaderIterator(Generic[Batch_co]):
     def stats(self) -> Stats:
         """Return the statistics so far: batches, seconds, bytes, and which side waits for the other."""
         total = 0.0 if self._began is None else time.perf_counter() - self._began
-        return Stats(self._batches, self._waiting, self._building, total, self._bytes)
+        return Stats(
+            self._batches, self._waiting, self._building, total, self._bytes, self._replaced
+        )
 
     def close(self) -> None:
         """Stop the worker threads. Batches that were delivered stay valid."""

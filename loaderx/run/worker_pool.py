@@ -109,6 +109,8 @@ class BatchTask:
         self.error: BaseException | None = None
         self.batch: Any = None
         self.nbytes = 0
+        # Number of damaged rows that were replaced.
+        self.replaced = 0
         self.seconds = 0.0
         # CPU time. Waiting for the GIL does not count, so it does not depend on other threads.
         self.work_seconds = 0.0
@@ -212,7 +214,7 @@ class BatchTask:
         in_progress, self._in_progress = self._in_progress, None
         if self.error is None and not self.cancelled:
             try:
-                self.nbytes = in_progress.nbytes
+                self.nbytes, self.replaced = in_progress.nbytes, in_progress.replaced
                 self.batch = self._builder.finish(in_progress)
             except BaseException as error:  # noqa: BLE001 - it is raised in the consumer
                 self._fail(error)

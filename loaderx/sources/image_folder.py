@@ -1,10 +1,10 @@
-"""`ImageFolder`: a folder of image files, a sub-folder per class, decoded by Pillow on worker threads."""
+"""`ImageFolder`: a folder of image files, a sub-folder per class."""
 
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,28 +12,38 @@ from numpy.typing import NDArray
 from loaderx.errors import ArgumentError, DataError
 
 from .array import NPDataset
+from .encoded.field import MODES, MOST_PIXELS, Encoded, Mode
+from .encoded.files import WholeFiles
+from .encoded.labels import Labels, sidecar_labels
+from .encoded.paths import PathList, image_runs, is_hidden, no_images, scan_bar
+from .encoded.source import EncodedSource
 from .extras import require
 from .files import open_file
 from .object import ObjectSource
-from .source import FieldsSource
+from .source import FieldsSource, Source
 
-SUFFIXES = frozenset(
-    (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-)
-MODES = ("RGB", "L", "RGBA")
+MODES_OF_ONE_SIZE = ("RGB", "L", "RGBA")
 
 
 class ImageFolder(FieldsSource):
-    """Images of a folder with a sub-folder per class: {"image": uint8[height, width, 3], "label": int32[]}.
+    """Images of a folder with a sub-folder per class: {"image": an encoded image of any size, "label": int32[]}.
 
-    folder  its sub-folders, sorted by name, are the classes 0, 1, ...; the images of a class are those of all folders
-                    below its sub-folder, sorted by path
-    size    None: all images must be of one size. A number or (height, width): every image is scaled until it just
-                    covers that size, and cropped to its centre
-    mode    "RGB"; "L" for grey images, which are uint8[height, width]; "RGBA"
+    folder      its sub-folders, sorted by name, are the classes 0, 1, ...; the images of a class are those of all
+                folders below its sub-folder, sorted by path
+    size        None: a loader decodes the images, so its transforms crop or resize them to one size. A number or
+                (height, width): Pillow scales every image until it just covers that size, and crops it to its centre
+    mode        "RGB"; "L" for grey images, which have no axis of colours; "RGBA"; without a size also the other
+                modes of `Encoded`
+    max_pixels  limit for the pixels of an image that a loader decodes
+    labels      None: the classes. Otherwise sub-folders are no classes, and the labels are a mapping from the path of
+                each image below the folder to an integer, a JSON file with such a mapping, or an array in the order
+                of `paths`
 
     Only files with a known suffix are read, and none whose name begins with a dot. Images are rotated as their EXIF
-    data says. JPEG files much larger than `size` are decoded at a fraction of their resolution.
+    data says.
+
+        images = lx.ImageFolder("imagenet/train")
+        loader = lx.DataLoader(images, transforms={"image": [T.RandomResizedCrop(224), T.RandomFlip(), T.ToFloat()]})
     """
 
     def __init__(
@@ -41,39 +51,66 @@ class ImageFolder(FieldsSource):
         folder: str | os.PathLike[str],
         size: int | tuple[int, int] | None = None,
         *,
-        mode: Literal["RGB", "L", "RGBA"] = "RGB",
+        mode: Mode = "RGB",
+        max_pixels: int = MOST_PIXELS,
+        labels: Labels | None = None,
     ) -> None:
         root = Path(folder).absolute()  # The current folder may change later.
-        if mode not in MODES:
-            raise ArgumentError(f"`mode` (={mode!r}) must be one of {', '.join(map(repr, MODES))}.")
-        names = sorted(_visible(entry.name for entry in root.iterdir() if entry.is_dir()))
-        if not names:
-            raise DataError(
-                f"{root} has no sub-folders; put the images of each class into a sub-folder."
-            )
-        found = [_images_below(root / name) for name in names]
-        empty = [name for name, paths in zip(names, found, strict=True) if not paths]
-        if empty:
-            raise DataError(
-                f"no images in the sub-folder {', '.join(map(repr, empty))} of {root}: looked for files that end with "
-                f"{', '.join(sorted(SUFFIXES))}."
-            )
-        self.classes = tuple(names)
-        self.paths = tuple(path for paths in found for path in paths)
-        labels = np.repeat(np.arange(len(names), dtype=np.int32), [len(paths) for paths in found])
-        images = ImageFiles(self.paths, _height_and_width(size), mode)
-        super().__init__({"image": ObjectSource(images), "label": NPDataset(labels)})
+        sides = _height_and_width(size)
+        if mode not in (MODES if sides is None else MODES_OF_ONE_SIZE):
+            known = MODES if sides is None else MODES_OF_ONE_SIZE
+            raise ArgumentError(f"`mode` (={mode!r}) must be one of {', '.join(map(repr, known))}.")
+        self.classes: tuple[str, ...] = () if labels is not None else _classes(root)
+        counts: list[int] = []
+        with scan_bar(root.name, " files") as bar:
+
+            def runs() -> Iterator[tuple[str, list[str]]]:
+                for place, name in enumerate(self.classes or ("",)):
+                    counts.append(0)
+                    for run in image_runs(root / name, bar):
+                        counts[place] += len(run[1])
+                        yield run
+
+            paths = PathList(runs())
+        for name, count in zip(self.classes or (".",), counts, strict=True):
+            if count == 0:
+                raise no_images(root / name)
+        self.paths: Sequence[Path] = paths
+        known_labels: Source
+        if labels is None:
+            classes = np.arange(len(self.classes), dtype=np.int32)
+            known_labels = NPDataset(np.repeat(classes, counts))
+        else:
+            names = (os.path.relpath(paths.text(row), root) for row in range(len(paths)))
+            known_labels = sidecar_labels(labels, names, len(paths))
+        images: Source
+        if sides is None:
+            images = EncodedSource(WholeFiles(paths), Encoded(mode=mode, max_pixels=max_pixels))
+        else:
+            images = ObjectSource(ImageFiles(paths, sides, mode))
+        super().__init__({"image": images, "label": known_labels})
+
+
+def _classes(root: Path) -> tuple[str, ...]:
+    with os.scandir(root) as entries:
+        names = sorted(
+            entry.name for entry in entries if entry.is_dir() and not is_hidden(entry.name)
+        )
+    if not names:
+        raise DataError(
+            f"{root} has no sub-folders; put the images of each class into a sub-folder, or give their `labels`."
+        )
+    return tuple(names)
 
 
 class ImageFiles:
-    """Images of a list of files, as arrays."""
+    """Images of a list of files, as arrays of one size."""
 
-    def __init__(self, paths: Sequence[Path], size: tuple[int, int] | None, mode: str) -> None:
+    def __init__(self, paths: Sequence[Path], size: tuple[int, int], mode: str) -> None:
         self._paths = paths
         self._size = size
         self._mode = mode
         self._require()
-        self._shape = size or self._read(paths[0]).shape[:2]
 
     def _require(self) -> None:
         self._pillow = require("PIL.Image", "images", "ImageFolder")
@@ -92,15 +129,6 @@ class ImageFiles:
 
     def __getitem__(self, row: int) -> NDArray[np.uint8]:
         path = self._paths[row]
-        pixels = self._read(path)
-        if pixels.shape[:2] != self._shape:
-            raise DataError(
-                f"{path} is {pixels.shape[0]} pixels high and {pixels.shape[1]} wide, {self._paths[0]} is "
-                f"{self._shape[0]} high and {self._shape[1]} wide. Give a `size` to which all images are resized."
-            )
-        return pixels
-
-    def _read(self, path: Path) -> NDArray[np.uint8]:
         try:
             with open_file(path, "an image") as file, self._pillow.open(file) as image:
                 return self._pixels(image)
@@ -115,17 +143,15 @@ class ImageFiles:
             raise ValueError(
                 f"its pixels are of mode {image.mode!r}, which does not fit into 8 bits"
             )
-        if self._size is not None:
-            side = max(self._size)  # The longer side, because EXIF data may swap both below.
-            image.draft(None, (side, side))
+        side = max(self._size)  # The longer side, because EXIF data may swap both below.
+        # JPEG files that are much larger are decoded at a fraction of their resolution.
+        image.draft(None, (side, side))
         # Copies take a quarter of the time unless this is in place and RGB images are not converted again.
         self._operations.exif_transpose(image, in_place=True)
         upright = image if image.mode == self._mode else image.convert(self._mode)
-        if self._size is not None:
-            width_and_height = self._size[::-1]
-            bilinear = self._pillow.Resampling.BILINEAR
-            upright = self._operations.fit(upright, width_and_height, bilinear)
-        return np.asarray(upright)
+        width_and_height = self._size[::-1]
+        bilinear = self._pillow.Resampling.BILINEAR
+        return np.asarray(self._operations.fit(upright, width_and_height, bilinear))
 
 
 def _height_and_width(size: Any) -> tuple[int, int] | None:
@@ -141,26 +167,3 @@ def _height_and_width(size: Any) -> tuple[int, int] | None:
     if len(sides) != 2 or min(sides) < 1:
         raise ArgumentError(f"`size` (={size!r}) must be a number of pixels or (height, width).")
     return sides[0], sides[1]
-
-
-def _images_below(folder: Path) -> list[Path]:
-    found: list[Path] = []
-    seen: set[tuple[int, int]] = set()
-    for place, folders, files in os.walk(folder, onerror=_raise, followlinks=True):
-        status = Path(place).stat()
-        if (status.st_dev, status.st_ino) in seen:
-            raise DataError(f"{place} is in {folder} twice: a link points to it. Remove the link.")
-        seen.add((status.st_dev, status.st_ino))
-        folders[:] = _visible(folders)
-        found += (
-            Path(place, name) for name in _visible(files) if Path(name).suffix.lower() in SUFFIXES
-        )
-    return sorted(found)
-
-
-def _raise(error: OSError) -> None:
-    raise error
-
-
-def _visible(names: Any) -> list[str]:
-    return [name for name in names if not name.startswith(".")]

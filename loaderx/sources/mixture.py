@@ -3,19 +3,23 @@
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
 from loaderx.errors import ArgumentError
+from loaderx.spec import Spec
 from loaderx.stream.sampling import LARGEST_DENOMINATOR
 
 from .adapter import as_rows
-from .source import Array, Rows, RowSpec, Source
+from .data_types import Fields, Single, Unknown, Untyped
+from .source import Array, Rows, RowSpec_co, Source
 from .subsets import concatenate
 
+Weight: TypeAlias = float | Fraction | np.integer[Any] | np.floating[Any]
 
-class Mixture(Source):
+
+class Mixture(Source[RowSpec_co]):
     """Rows of several data sets in given proportions: `Mixture({"web": (fields, 0.7), "books": (fields, 0.3)})`.
 
     A data set is a source, or a dict of sources; the rows of all have one spec. In a DataLoader each data set is
@@ -23,6 +27,16 @@ class Mixture(Source):
     within three samples. An epoch of the loader has as many samples as the data sets have rows together.
     """
 
+    # fmt: off
+    @overload
+    def __init__(self: "Mixture[Any]", parts: Untyped) -> None: ...
+    @overload
+    def __init__(self: "Mixture[dict[str, Spec]]", parts: Mapping[str, tuple[Fields, Weight]]) -> None: ...
+    @overload
+    def __init__(self: "Mixture[Spec]", parts: Mapping[str, tuple[Single, Weight]]) -> None: ...
+    @overload
+    def __init__(self: "Mixture", parts: Mapping[str, tuple[Unknown, Weight]]) -> None: ...
+    # fmt: on
     def __init__(self, parts: Any) -> None:
         if not isinstance(parts, Mapping) or not parts:
             raise ArgumentError(
@@ -53,14 +67,14 @@ class Mixture(Source):
                     f"`parts[{name!r}]` has {float(share):.2g} of all weights; it must have at least 2**-31."
                 )
         self.lengths = [len(source) for source in sources]
-        self._rows = concatenate(sources)
+        self._rows: Source[Any] = concatenate(sources)
 
     @property
-    def spec(self) -> RowSpec:
-        return self._rows.spec
+    def spec(self) -> RowSpec_co:
+        return self._rows.spec  # type: ignore[no-any-return]
 
     @property
-    def unwrapped(self) -> Source:
+    def unwrapped(self) -> Source[RowSpec_co]:
         return self._rows
 
     def __len__(self) -> int:

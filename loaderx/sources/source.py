@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,19 @@ Rows: TypeAlias = NDArray[np.int64]
 Array: TypeAlias = NDArray[Any]
 # The spec of a source has the structure of its rows.
 RowSpec: TypeAlias = Spec | dict[str, Spec] | tuple[Spec, ...]
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # With a default, so that `Source` alone is a complete annotation.
+    RowSpec_co = TypeVar("RowSpec_co", bound=RowSpec, default=RowSpec, covariant=True)
+else:
+    from typing import TypeVar
+
+    # Python 3.13 is the first with defaults.
+    RowSpec_co = TypeVar("RowSpec_co", covariant=True)
 
 
-class Source(ABC):
+class Source(ABC, Generic[RowSpec_co]):
     """Rows by number."""
 
     # Otherwise NumPy would compute `source + array` as a sum of numbers.
@@ -37,14 +47,14 @@ class Source(ABC):
 
     @property
     @abstractmethod
-    def spec(self) -> RowSpec:
+    def spec(self) -> RowSpec_co:
         """Shape and dtype of one row, or of each of its fields."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @property
-    def unwrapped(self) -> "Source":
+    def unwrapped(self) -> "Source[RowSpec_co]":
         """Return the source that a loader reads in place of this one."""
         return self
 
@@ -64,13 +74,15 @@ class Source(ABC):
         self.read(rows, out)
         return assemble(self.spec, [array[0] for array in out] if single else out)
 
-    def select(self, rows: Any) -> "Source":
+    def select(self, rows: Any) -> "Source[RowSpec_co]":
         """Return the given rows as a source: a slice, a range, row numbers or a boolean mask. Nothing is read."""
         from .subsets import select_rows
 
         return select_rows(self.unwrapped, rows)
 
-    def split(self, fraction: float, *, seed: int = 0) -> tuple["Source", "Source"]:
+    def split(
+        self, fraction: float, *, seed: int = 0
+    ) -> tuple["Source[RowSpec_co]", "Source[RowSpec_co]"]:
         """Return two sources that share no row: a random `fraction` of the rows, and the others.
 
         Sources of the same length are split alike by the same seed.
@@ -95,7 +107,7 @@ class Source(ABC):
         return source_html(self)
 
 
-class AddressableSource(Source):
+class AddressableSource(Source[Spec]):
     """Rows at addresses in memory, which compiled code reads."""
 
     @property
@@ -125,7 +137,7 @@ class AddressableSource(Source):
         gather(self.spec, self.layout, rows, self.locate(rows), out[0])
 
 
-class FieldsSource(Source):
+class FieldsSource(Source[dict[str, Spec]]):
     """Several sources of one length, as the fields of one row.
 
     In a row with other sources the field `main`, if there is one, takes the name that these fields have there.

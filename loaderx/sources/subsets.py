@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from loaderx.spec import Spec
 
 from .adapter import as_rows, as_source
 from .array import NPDataset
+from .data_types import Fields, Single, Unknown, Untyped
 from .row_addresses import RowAddresses
 from .source import (
     AddressableSource,
@@ -23,6 +24,7 @@ from .source import (
     FieldsSource,
     Rows,
     RowSpec,
+    RowSpec_co,
     Source,
     check_lengths,
     check_same_rows,
@@ -85,15 +87,15 @@ class Shuffled(RowMap):
         return self.permutation.at(rows + self.first)
 
 
-class Selection(Source):
+class Selection(Source[RowSpec_co]):
     """Some rows of a source, in their own order."""
 
-    def __init__(self, source: Source, rows: RowMap) -> None:
+    def __init__(self, source: Source[RowSpec_co], rows: RowMap) -> None:
         self._source = source
         self._map = rows
 
     @property
-    def spec(self) -> RowSpec:
+    def spec(self) -> RowSpec_co:
         return self._source.spec
 
     def __len__(self) -> int:
@@ -227,7 +229,7 @@ class AddressableConcatenation(AddressableSource):
         return RowAddresses(addresses, last.fetcher, last.worker, hold, failure)
 
 
-def view(source: Source, rows: RowMap) -> Source:
+def view(source: Source[Any], rows: RowMap) -> Source[Any]:
     """Return the mapped rows of a source, compiled if the source is."""
     if isinstance(source, FieldsSource):
         fields = {name: view(field, rows) for name, field in source.fields.items()}
@@ -237,6 +239,16 @@ def view(source: Source, rows: RowMap) -> Source:
     return Selection(source, rows)
 
 
+@overload
+def select(data: Untyped, rows: Any) -> Any: ...
+@overload
+def select(data: Fields, rows: Any) -> Source[dict[str, Spec]]: ...
+@overload
+def select(data: tuple[Any, ...], rows: Any) -> tuple[Source, ...]: ...
+@overload
+def select(data: Single, rows: Any) -> Source[Spec]: ...
+@overload
+def select(data: Unknown, rows: Any) -> Source: ...
 def select(data: Any, rows: Any) -> Any:
     """Return rows of a source, an array, or a dict or tuple of these: `select({"image": x, "label": y}, range(9))`.
 
@@ -248,6 +260,22 @@ def select(data: Any, rows: Any) -> Any:
     return select_rows(as_rows(data), rows)
 
 
+@overload
+def split(data: Untyped, fraction: float, *, seed: int = ...) -> tuple[Any, Any]: ...
+@overload
+def split(
+    data: Fields, fraction: float, *, seed: int = ...
+) -> tuple[Source[dict[str, Spec]], Source[dict[str, Spec]]]: ...
+@overload
+def split(  # type: ignore[overload-overlap] # a tuple, unlike other sequences, is split by its fields
+    data: tuple[Any, ...], fraction: float, *, seed: int = ...
+) -> tuple[tuple[Source, ...], tuple[Source, ...]]: ...
+@overload
+def split(
+    data: Single, fraction: float, *, seed: int = ...
+) -> tuple[Source[Spec], Source[Spec]]: ...
+@overload
+def split(data: Unknown, fraction: float, *, seed: int = ...) -> tuple[Source, Source]: ...
 def split(data: Any, fraction: float, *, seed: int = 0) -> tuple[Any, Any]:
     """Divide a source, an array, or a dict or tuple of these: `split({"image": x, "label": y}, 0.9)`.
 
@@ -268,7 +296,7 @@ def _as_sources(data: tuple[Any, ...]) -> list[Source]:
     return sources
 
 
-def select_rows(source: Source, rows: Any) -> Source:
+def select_rows(source: Source[RowSpec_co], rows: Any) -> Source[RowSpec_co]:
     """Return the given rows as a source."""
     length = len(source)
     if isinstance(rows, range) and all(0 <= end < length for end in (*rows[:1], *rows[-1:])):
@@ -284,7 +312,9 @@ def select_rows(source: Source, rows: Any) -> Source:
     return view(source, chosen)
 
 
-def split_rows(source: Source, fraction: Any, seed: Any) -> tuple[Source, Source]:
+def split_rows(
+    source: Source[RowSpec_co], fraction: Any, seed: Any
+) -> tuple[Source[RowSpec_co], Source[RowSpec_co]]:
     """Return a random `fraction` of the rows, and the others."""
     length = len(source)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:
@@ -301,6 +331,14 @@ def split_rows(source: Source, fraction: Any, seed: Any) -> tuple[Source, Source
     )
 
 
+@overload
+def concatenate(sources: Iterable[Untyped]) -> Any: ...
+@overload
+def concatenate(sources: Iterable[Fields]) -> Source[dict[str, Spec]]: ...
+@overload
+def concatenate(sources: Iterable[Single]) -> Source[Spec]: ...
+@overload
+def concatenate(sources: Iterable[Unknown]) -> Source: ...
 def concatenate(sources: Iterable[Any]) -> Source:
     """Return the rows of several sources or dicts of sources, one after the other, as one source."""
     return _concatenated([as_rows(source) for source in sources])

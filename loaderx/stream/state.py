@@ -3,6 +3,7 @@
 A state is a few integers and a description of the data. States of older versions are migrated when they are read.
 """
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from loaderx.errors import StateError
 
 from .sampling import check_mixtures
 
-VERSION = 2
+VERSION = 3
 # Keys that identify the stream; the others are the place in it.
 STREAM = ("data", "rows", "seed", "shuffle")
 
@@ -21,7 +22,7 @@ class StreamState:
     """Place in a stream: the position of the next sample, and the number of batches before it.
 
     `rows`, `seed`, `shuffle` and `data`, a description of the fields, identify the stream. `data` is None if it is
-    unknown.
+    unknown. `decoder` names the decoders of encoded images, if there are any, and their versions.
     """
 
     position: int
@@ -30,6 +31,7 @@ class StreamState:
     seed: int
     shuffle: bool
     data: str | None
+    decoder: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state as a dict that JSON can hold."""
@@ -67,6 +69,12 @@ class StreamState:
     def check_continues(self, own: "StreamState", *, strict: bool) -> None:
         """Raise if this is not a place in the stream of the state `own`; without `strict`, for mixtures only."""
         check_mixtures(self.data, str(own.data))
+        if self.decoder is not None and own.decoder is not None and self.decoder != own.decoder:
+            warnings.warn(
+                f"the images of `state` were decoded by {self.decoder}, and now are by {own.decoder}: pixels may "
+                "differ.",
+                stacklevel=3,
+            )
         for name in STREAM if strict else ():
             theirs, ours = getattr(self, name), getattr(own, name)
             known = name != "data" or theirs is not None
@@ -83,5 +91,13 @@ def _describe_data(state: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     return 2, {**state, "data": None} if "data" not in state else {}
 
 
+def _name_decoder(state: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Migrate from version 2, which had no encoded images."""
+    return 3, {**state, "decoder": None} if "decoder" not in state else {}
+
+
 # version -> function from the keys of a state to (a later version, its keys).
-MIGRATIONS: dict[Any, Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]] = {1: _describe_data}
+MIGRATIONS: dict[Any, Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]] = {
+    1: _describe_data,
+    2: _name_decoder,
+}

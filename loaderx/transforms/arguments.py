@@ -61,6 +61,11 @@ def record_at(offset: int, dtype: str, count: int) -> Given:
     return Given(passes.Numbers(dtype, count, "scratch"), _words([offset]))
 
 
+def integer_at(offset: int) -> Given:
+    """Return an integer at an offset from `x`."""
+    return Given(passes.Scalar("int64", "x"), _words([offset]))
+
+
 def value(given: Any) -> Given:
     """Return a number, an array or a tuple of numbers of one dtype."""
     if isinstance(given, np.ndarray):

@@ -138,6 +138,10 @@ class RandomCrop(FilledWindow):
         self._pad = pair("pad", pad, least=0)
         self._paint(border, any(self._pad), fill, fill_mask)
 
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        return self._size
+
     def output(self, spec: Spec) -> Spec:
         height, width, _ = image_shape(spec, self.name)
         padded = height + 2 * self._pad[0], width + 2 * self._pad[1]
@@ -197,6 +201,10 @@ class CenterCrop(_Centered):
     ) -> None:
         self._size = pair("size", size)
         self._paint(border, True, fill, fill_mask)
+
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        return self._size
 
     def _result(self, spec: Spec) -> tuple[int, int]:
         return self._size
@@ -355,6 +363,10 @@ class _ResizeWindow(WindowTransform):
     @property
     def name(self) -> str:
         return "LetterBox" if self._size.rule == "fits" else "Resize"
+
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        return self._size.size if self._size.rule == "size" else None
 
     def output(self, spec: Spec) -> Spec:
         image_shape(spec, self.name)
@@ -554,6 +566,10 @@ class RandomResizedCrop(WindowTransform):
         self._ranges = (*positive_range("scale", scale, 1), *positive_range("ratio", ratio))
         self.interpolation = check_interpolation(interpolation, INTERPOLATIONS)
         self.antialias = check_antialias(antialias)
+
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        return self._size
 
     def output(self, spec: Spec) -> Spec:
         if self.interpolation != "nearest":

@@ -103,6 +103,11 @@ class WindowTransform(MovingTransform):
             or (shown is not None and fill is not None and shown != fill)
         )
 
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        """The size of its results, if images of all sizes give the same."""
+        return None
+
     def mixes(self, step: Step) -> bool:
         """Return whether pixels are mixed."""
         return self.interpolation in FILTERS and not step.follows

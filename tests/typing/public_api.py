@@ -64,6 +64,37 @@ def outputs_have_arrays_of_their_own(images: Images) -> None:
     assert_type(lx.DataLoader(images, images, output="torch").batch(0), dict[str, torch.Tensor])
 
 
+def views_have_the_structure_of_their_data(images: Images, labels: NDArray[np.int64]) -> None:
+    fields = {"image": images, "label": labels}
+    train, test = lx.split(fields, 0.9)
+    assert_type(next(iter(lx.DataLoader(train)))["image"], jax.Array)
+    assert_type(next(iter(lx.DataLoader(test.split(0.5)[1].select([3]))))["image"], jax.Array)
+    assert_type(lx.DataLoader(lx.select(fields, range(9))).batch(0), dict[str, jax.Array])
+    assert_type(lx.DataLoader(lx.MNIST("folder").select([3])).batch(0), dict[str, jax.Array])
+    assert_type(lx.DataLoader(lx.concatenate([fields, train])).batch(0), dict[str, jax.Array])
+    assert_type(lx.DataLoader(lx.split(images, 0.9)[0]).batch(0), jax.Array)
+    assert_type(lx.DataLoader(lx.select(lx.NPDataset("x.npy"), [3])).batch(0), jax.Array)
+    assert_type(lx.DataLoader(lx.concatenate([images, images])).batch(0), jax.Array)
+    assert_type(lx.DataLoader(lx.split((images, labels), 0.9)[0]).batch(0), tuple[jax.Array, ...])
+    assert_type(lx.DataLoader(lx.select((images, labels), [3])).batch(0), tuple[jax.Array, ...])
+
+
+def mixtures_have_the_structure_of_their_parts(images: Images) -> None:
+    mixture = lx.Mixture({"web": ({"image": images}, 0.7), "books": ({"image": images}, 0.3)})
+    assert_type(next(iter(lx.DataLoader(mixture)))["image"], jax.Array)
+    assert_type(lx.DataLoader(lx.Mixture({"web": (images, 1)})).batch(0), jax.Array)
+
+
+def records_are_arrays_and_padded_ones_have_a_length() -> None:
+    assert_type(lx.DataLoader(lx.ARDataset("x.ar", "float32", (3,))).batch(0), jax.Array)
+    declared = lx.ARDataset("x.ar", {"image": lx.Encoded(), "label": "int64"})
+    assert_type(next(iter(lx.DataLoader(declared)))["label"], jax.Array)
+    # The file knows whether its rows have fields.
+    assert_type(lx.DataLoader(lx.ARDataset("x.ar")).batch(0), Any)
+    padded = lx.ARDataset("x.ar", "float32", (None,), pad_to=8)
+    assert_type(next(iter(lx.DataLoader(padded)))["length"], jax.Array)
+
+
 def total(array: NDArray[Any]) -> float:
     return float(array.sum())
 
@@ -103,7 +134,10 @@ def what_only_the_data_tells_is_any(images: Images, source: lx.Source, anything:
     assert_type(lx.DataLoader([3, 4]).batch(0), Any)
     assert_type(lx.DataLoader(Rows()).batch(0), Any)
     assert_type(lx.DataLoader(Records()).batch(0), Any)
-    assert_type(lx.DataLoader(lx.ARDataset("x.ar", "float32", (3,))).batch(0), Any)
+    assert_type(lx.DataLoader(lx.ARDataset("x.ar", decode=len)).batch(0), Any)
+    assert_type(lx.DataLoader(lx.split(Rows(), 0.9)[0]).batch(0), Any)
+    assert_type(lx.DataLoader(lx.split(anything, 0.9)[0]).batch(0), Any)
+    assert_type(lx.DataLoader(lx.Mixture({"a": (Rows(), 1)})).batch(0), Any)
     assert_type(lx.DataLoader({"image": images}, transform=mean).batch(0), Any)
     assert_type(lx.DataLoader(images, transform=mean, output="numpy").batch(0), float)
     # These are tuples and dicts, with fields besides that of the data.

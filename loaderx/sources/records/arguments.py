@@ -1,6 +1,7 @@
 """Arguments of `write_array_record`: validation and conversion."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from loaderx.sources.npy import MappedFile
 
 from .content import Content, check_storable
 from .encoding import Encoding
+from .fields import RecordFields, record_fields
 from .inputs import ArrayInput, IterableInput
 
 LEVELS = -131072, 22
@@ -36,8 +38,17 @@ def threads_of(workers: int | None) -> int:
     return cores() if workers is None else _integer("workers", workers, 1, MAX_INT32)
 
 
-def given_content(dtype: DTypeLike | None, shape: tuple[int | None, ...] | None) -> Content | None:
+def given_content(
+    dtype: DTypeLike | None,
+    shape: tuple[int | None, ...] | None,
+    fields: Mapping[str, Any] | RecordFields | None = None,
+) -> Content | None:
     """Return the content of records of `bytes`, as the caller gives it."""
+    if fields is not None:
+        if dtype is not None or shape is not None:
+            raise ArgumentError("`fields` describes the records; leave `dtype` and `shape` out.")
+        given = fields if isinstance(fields, RecordFields) else record_fields(fields)
+        return Content(fields=given)
     if dtype is None and shape is None:
         return None
     if dtype is None or shape is None:
@@ -76,8 +87,8 @@ def records_of(data: Any, given: Content | None, group: int) -> ArrayInput | Ite
         check_storable(array.dtype, "`data`")
         if given is not None:
             raise ArgumentError(
-                f"`dtype` (={given.dtype}) and `shape` are for records of bytes, and `data` is an array "
-                f"of dtype {array.dtype}; leave them out."
+                f"{given.named} are for records of bytes, and `data` is an array of dtype {array.dtype}; leave them "
+                "out."
             )
         if len(array) == 0:
             raise ArgumentError(f"`data` has no rows: its shape is {array.shape}.")

@@ -1,9 +1,8 @@
 """`ARDataset`: records of ArrayRecord files as rows."""
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -15,28 +14,38 @@ from loaderx.sources.source import (
     FieldsSource,
     Rows,
     RowSpec,
+    RowSpec_co,
     Source,
     owners_of,
     resolve_rows,
 )
 from loaderx.spec import Spec, check_dtype
 
+from .field_rows import field_rows
+from .fields import RecordFields, is_valid, noted_fields
 from .file import VERIFY, Verify
 from .paths import PathLike, record_paths
 from .reader import ChunkCache, PackageReader, Reader, open_reader
 from .rows import LengthRows, RecordRows, checked_rows
 
-Shape = Sequence[int | None]
+Shape: TypeAlias = Sequence[int | None]
+Paths: TypeAlias = PathLike | Sequence[PathLike]
 
 
-class ARDataset(Source):
+class ARDataset(Source[RowSpec_co]):
     """Rows of one or several ArrayRecord files.
 
-    `path` is a file, a pattern such as `train-*.ar`, `train@4` for the files train-00000-of-00004 and so on, or a list
-    of these. `dtype` and `shape` describe a record; files by `write_array_record` contain them.
+    `path` is a file, a pattern such as `train-*.ar` or `train-{00..11}.ar`, `train@4` for the files
+    train-00000-of-00004 and so on, or a list of these. `dtype` and `shape` describe a record; files by
+    `write_array_record` contain them.
 
     A `shape` that begins with None means records of any length. They are padded with `pad_value` to the length
     `pad_to`, or cut to it, and rows have the fields "data" and "length".
+
+    A dict in place of the dtype declares records of several fields: `{"image": Encoded(), "label": "int64"}`, each an
+    encoded image, a dtype, or a dtype and a shape. A record is the numbers in this order, little endian, and then the
+    images, with the length of each but the last in front of it in four bytes. Files by `write_array_record(fields=...)`
+    and `loaderx convert` contain the fields; a dict then selects some of them.
 
     Without a dtype rows are `bytes`; `decode` is a function that turns them into an array, or a dict of arrays.
 
@@ -44,10 +53,26 @@ class ARDataset(Source):
     files are read and not mapped: a mapped file that shrinks ends the process.
     """
 
+    # fmt: off
+    @overload
+    def __init__(self: "ARDataset[dict[str, Spec]]", path: Paths, dtype: Mapping[str, Any], *,
+                 verify: Verify = ..., mmap: bool = ...) -> None: ...
+    @overload
+    def __init__(self: "ARDataset[dict[str, Spec]]", path: Paths, dtype: DTypeLike | None = ...,
+                 shape: Shape | None = ..., *, pad_to: int, pad_value: float = ..., decode: None = ...,
+                 verify: Verify = ..., mmap: bool = ...) -> None: ...
+    @overload
+    def __init__(self: "ARDataset[Spec]", path: Paths, dtype: type[Any] | np.dtype[Any] | str,
+                 shape: Shape | None = ..., *, pad_to: None = ..., pad_value: float = ..., decode: None = ...,
+                 verify: Verify = ..., mmap: bool = ...) -> None: ...
+    @overload
+    def __init__(self: "ARDataset", path: Paths, dtype: None = ..., shape: None = ..., *,
+                 decode: Callable[[bytes], Any] | None = ..., verify: Verify = ..., mmap: bool = ...) -> None: ...
+    # fmt: on
     def __init__(
         self,
-        path: PathLike | Sequence[PathLike],
-        dtype: DTypeLike | None = None,
+        path: Paths,
+        dtype: DTypeLike | Mapping[str, Any] | None = None,
         shape: Shape | None = None,
         *,
         pad_to: int | None = None,
@@ -80,7 +105,17 @@ class ARDataset(Source):
             )
         if sum(map(len, readers)) == 0:
             raise DataError(f"{self._paths[0]} has no records.")
-        self.rows: Source
+        self.rows: Source[Any]
+        declared = dtype if isinstance(dtype, Mapping) else None
+        by_file = decode is None and (dtype is None or declared is not None)
+        noted = _noted_fields(readers) if by_file else None
+        if noted is not None or isinstance(dtype, Mapping):
+            if shape is not None or pad_to is not None:
+                raise ArgumentError(
+                    "records of several fields need no `shape` and no `pad_to`; leave them out."
+                )
+            self.rows = field_rows(readers, noted, declared, VERIFY[verify])
+            return
         described = None if decode is not None else _described(readers, dtype, shape)
         if described is None:
             if pad_to is not None:
@@ -113,11 +148,11 @@ class ARDataset(Source):
         self.rows = FieldsSource(fields, main="data")
 
     @property
-    def spec(self) -> RowSpec:
-        return self.rows.spec
+    def spec(self) -> RowSpec_co:
+        return self.rows.spec  # type: ignore[no-any-return]
 
     @property
-    def unwrapped(self) -> Source:
+    def unwrapped(self) -> Source[RowSpec_co]:
         return self.rows
 
     def __len__(self) -> int:
@@ -193,6 +228,21 @@ class _DecodedRecords:
         return [self._decode(record) for record in self._rows.bytes_of(np.asarray(rows, np.int64))]
 
 
+def _noted_fields(readers: Sequence[Reader]) -> RecordFields | None:
+    """Return the fields of the records if all files note the same, None if none notes any."""
+    notes = {
+        str(reader.metadata.row): (reader.path, reader.metadata.row)
+        for reader in readers
+        if len(reader)
+    }
+    if not any("fields" in (row or ()) for _, row in notes.values()):
+        return None
+    if len(notes) > 1:
+        raise DataError(f"the files hold records of different kinds: {', '.join(notes)}.")
+    ((path, row),) = notes.values()
+    return noted_fields((row or {})["fields"], str(path))
+
+
 def _described(
     readers: Sequence[Reader], dtype: DTypeLike | None, shape: Shape | None
 ) -> tuple[np.dtype[Any], tuple[int | None, ...]] | None:
@@ -201,7 +251,7 @@ def _described(
     if len(noted) > 1 and (dtype is None or shape is None):
         raise DataError(f"the files hold records of different kinds: {', '.join(noted)}.")
     row: Mapping[str, Any] = next((row for row in noted.values() if row), {})
-    if row and not _valid(row):
+    if row and not is_valid(row):
         raise DataError(
             f"the files describe their records by something other than dtype and shape: {row}."
         )
@@ -237,23 +287,6 @@ def _described(
                 f"`shape` (={tuple(shape)!r}) must consist of integers of at least 0; the first may be None."
             )
     return element, tuple(size if size is None else int(size) for size in shape)
-
-
-def _valid(row: Mapping[str, Any]) -> bool:
-    """Return True if a file describes its records by a dtype and a shape."""
-    dtype, shape = row.get("dtype"), row.get("shape")
-    if not isinstance(dtype, str) or not isinstance(shape, list):
-        return False
-    try:
-        known = [size for size in shape[:1] if size is not None] + shape[1:]
-        return (
-            np.dtype(dtype).subdtype is None
-            and all(type(size) is int and size >= 0 for size in known)
-            # NumPy has this limit even for an array without elements.
-            and math.prod(max(1, size) for size in known) * np.dtype(dtype).itemsize < 2**63
-        )
-    except (TypeError, ValueError, SyntaxError):
-        return False
 
 
 def _all_known(shape: Sequence[int | None]) -> tuple[int, ...]:

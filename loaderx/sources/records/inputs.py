@@ -1,6 +1,6 @@
 """Input of the writer: rows of an array or records of an iterable, as blocks of bytes."""
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from loaderx.errors import ArgumentError, DataError
 
 from .content import Content, check_storable
+from .fields import encode_fields
 
 Numbers = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -81,6 +82,11 @@ class IterableInput:
         """Return a copy of one record: many generators fill the same array again and again."""
         if isinstance(record, bytes | bytearray | memoryview):
             value, content = bytes(record), Content()
+        elif isinstance(record, Mapping) and self._given and self._given.fields:
+            try:
+                value, content = encode_fields(self._given.fields, record), Content()
+            except (ArgumentError, TypeError) as error:
+                raise type(error)(f"record {number} of `data`: {error}") from error
         elif hasattr(record, "__array__"):
             array = np.asarray(record)
             check_storable(array.dtype, f"record {number} of `data`")
@@ -97,8 +103,8 @@ class IterableInput:
         if self._given is not None:
             if content.dtype is not None:
                 raise ArgumentError(
-                    f"`dtype` (={self._given.dtype}) and `shape` are for records of bytes, and record "
-                    f"{number} of `data` is {content}, an array; leave them out."
+                    f"{self._given.named} are for records of bytes, and record {number} of `data` is {content}, an "
+                    "array; leave them out."
                 )
             if not self._given.fits(nbytes):
                 raise DataError(

@@ -42,6 +42,12 @@ class Reader(ABC):
         """Return the sizes of these records in bytes."""
         return np.array([len(record) for record in self.records(numbers.tolist())], np.int64)
 
+    def heads(self, numbers: Numbers, count: int) -> tuple[Numbers, list[Bytes]]:
+        """Return the sizes of these records, and at most the first `count` bytes of each."""
+        records = self.records(numbers.tolist())
+        sizes = np.array([len(record) for record in records], np.int64)
+        return sizes, [record[:count] for record in records]
+
 
 class DirectReader(Reader):
     """Reader of a file of one record per chunk."""

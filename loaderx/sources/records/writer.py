@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, Literal, TypeVar
 
@@ -34,18 +34,21 @@ def write_array_record(
     group_size: int = 1,
     dtype: DTypeLike | None = None,
     shape: tuple[int | None, ...] | None = None,
+    fields: Mapping[str, Any] | None = None,
     progress: bool = True,
     workers: int | None = None,
 ) -> None:
     """Write an ArrayRecord file, which appears under its name when it is complete.
 
     path         the file; an existing file is replaced
-    data         an array, the path of a .npy file, or an iterable of arrays or of `bytes`: one record per row
+    data         an array, the path of a .npy file, or an iterable of arrays, `bytes` or dicts: one record per row
     compression  "zstd", or "uncompressed" or None
     level        of zstd, from -131072 (fast) to 22 (small)
     group_size   records that are compressed, and later read, together; 1 is fastest in random order
     dtype        dtype of records of `bytes`; arrays have their own
     shape        shape of records of `bytes`; None as the first size for records of any length
+    fields       fields of records that are dicts, such as {"image": Encoded(), "label": "int64"}: each is `Encoded()`
+                 for the bytes of an encoded image, a dtype, or a dtype and a shape
     progress     show a bar while standard error is a terminal
     workers      how many threads compress; None is one per core
     """
@@ -56,7 +59,7 @@ def write_array_record(
         raise ArgumentError(
             f"`path` (={str(path)!r}) is the file that `data` names: write the records to another file."
         )
-    records = records_of(data, given_content(dtype, shape), encoding.group)
+    records = records_of(data, given_content(dtype, shape, fields), encoding.group)
     with (
         replacing(target) as file,
         tqdm(total=records.count, unit=" records", disable=None if progress else True) as bar,

@@ -189,12 +189,12 @@ def test_the_printed_program_loads_what_was_written(name, options, capsys):
 
 def test_converted_images_have_the_fields_of_the_folder(capsys):
     write_pictures([(20, 30)] * 6)
-    fields = DataLoader(ImageFolder("photos")).batch(0).keys()
+    fields = DataLoader(ImageFolder("photos", (20, 30))).batch(0).keys()
     for target in ("p.npy", "p.ar", "p.npz"):
         assert convert("photos", target, "--force") == 0
         (loader,) = loaded(capsys.readouterr().out)
         assert loader.batch(0).keys() == fields == {"image", "label"}
-        same(first_of(loader)["image"], ImageFolder("photos")[0]["image"])
+        same(first_of(loader)["image"], ImageFolder("photos", (20, 30))[0]["image"])
 
 
 def test_arrays_of_other_lengths_are_loaded_by_loaders_of_their_own(capsys):

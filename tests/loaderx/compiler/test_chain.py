@@ -225,7 +225,7 @@ def test_mixing_may_come_first_and_several_times():
 
 
 @python
-def test_a_python_function_behind_mixing_sees_mixed_samples():
+def test_a_python_function_after_mixing_sees_mixed_samples():
     out = lx.pipeline([T.MixUp(1.0), double])(ROWS)
     np.testing.assert_array_equal(out, lx.pipeline([T.MixUp(1.0)])(ROWS) * 2)
 
@@ -341,8 +341,7 @@ def test_debug_mode_catches_a_write_beyond_the_end(monkeypatch):
     assert failure.traceback[-1].path.samefile(__file__)
 
 
-def test_debug_mode_does_not_compile_what_it_runs_in_python(monkeypatch, tmp_path):
+def test_debug_mode_does_not_compile_what_it_runs_in_python(monkeypatch, empty_cache):
     monkeypatch.setenv("LOADERX_DEBUG", "1")
-    monkeypatch.setenv("LOADERX_CACHE_DIR", str(tmp_path))
     lx.pipeline([add_places])(ROWS)
-    assert list(tmp_path.iterdir()) == []
+    assert list(empty_cache.iterdir()) == []

@@ -1,6 +1,7 @@
 """Table of `loader.explain()`: input, output, time and way of running of each op."""
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ LABELS = np.arange(8) % 2 + 5
 
 
 def brighten(x):
+    time.sleep(1e-3)
     return np.minimum(x * np.float32(1.1), 1)
 
 
@@ -21,11 +23,6 @@ def brighten(x):
 def halve(x):
     for i in range(x.shape[0]):
         x[i] *= 0.5
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("LOADERX_CACHE_DIR", str(tmp_path))
 
 
 def explained():
@@ -41,7 +38,7 @@ def explained():
     return loader.explain().splitlines()
 
 
-def test_the_table_has_a_line_for_every_op(cache):
+def test_the_table_has_a_line_for_every_op(empty_cache):
     lines = explained()
 
     assert lines[0].split() == ["field", "op", "in", "out", "bytes/sample", "ns/sample", "how"]
@@ -56,9 +53,8 @@ def test_the_table_has_a_line_for_every_op(cache):
         ("label", "MixUp", "float32[7]", "float32[7]", "28", "compiled"),
     ]
     nanoseconds = {row[1]: int(row[5].replace(",", "")) for row in rows}
-    assert all(0 < value < 1e7 for value in nanoseconds.values())
-    # Slow ops are marked.
-    assert nanoseconds["brighten"] > 2 * nanoseconds["halve"]
+    assert all(value > 0 for value in nanoseconds.values())
+    assert nanoseconds["brighten"] >= 1e6
     # Columns are aligned.
     starts = [line.index("compiled" if "compiled" in line else "Python") for line in lines[2:-2]]
     assert set(starts) == {lines[0].index("how")}

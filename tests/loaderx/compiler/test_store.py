@@ -256,7 +256,7 @@ def test_a_module_called_like_one_of_python_is_the_users(processes, name):
 
 
 def test_a_changed_overload_is_seen_by_the_next_process(processes):
-    # What cannot be known in full is not cached.
+    # Code that cannot be known in full is not cached.
     expected = [(12.0, False), (12.0, False), (22.0, False), (22.0, False)]
     assert history(processes, "overloaded") == expected
     cache = processes[0] / "cache"

@@ -24,6 +24,7 @@ def compilations(monkeypatch):
         return original(wanted)
 
     monkeypatch.setattr(passes, "_compile", noted)
+    monkeypatch.setattr(passes, "_LOADED", {})
     return made
 
 

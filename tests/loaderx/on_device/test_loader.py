@@ -94,7 +94,7 @@ def test_a_tuple_of_many_fields_keeps_their_order():
 
 
 @pytest.mark.parametrize("remainder", ["straddle", "drop", "pad"])
-def test_training_goes_on_at_the_same_sample_on_either_side(remainder):
+def test_training_resumes_at_the_same_sample_on_either_side(remainder):
     data = {"x": np.arange(10, dtype=np.int32)}
     options = {"batch_size": 4, "seed": LARGE_SEED, "remainder": remainder}
     host, loader = DataLoader(data, **options), DeviceLoader(data, **options)

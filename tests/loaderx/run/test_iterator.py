@@ -42,7 +42,7 @@ def test_batches_come_in_order_although_later_ones_may_be_ready_first(prefetch, 
     assert rows_of(loader) == FOUR_BY_FOUR * 2
 
 
-def test_an_endless_walk_goes_on_epoch_after_epoch():
+def test_an_endless_walk_continues_epoch_after_epoch():
     with iter(loader_of(shuffle=True)) as iterator:
         for epoch in range(50):
             assert iterator.epoch == epoch
@@ -129,7 +129,7 @@ def test_epochs_one_after_the_other_are_the_stream(remainder, num_epochs, batch_
 
 
 @remainders
-def test_epochs_go_on_after_the_last_of_a_finite_loader(remainder):
+def test_epochs_continue_after_the_last_of_a_finite_loader(remainder):
     options = {"shuffle": True, "remainder": remainder, "batch_size": 7}
     one, endless = loader_of(num_epochs=1, **options), loader_of(**options)
     epochs = [numbers_in(one.epoch(epoch)) for epoch in range(1, 6)]

@@ -500,7 +500,7 @@ MOMENTS = [0.1 + 0.12 * number for number in range(20)]
         ),
     ],
 )
-def test_ctrl_c_at_any_moment_of_a_first_batch_leaves_a_process_that_can_go_on(moments):
+def test_ctrl_c_at_any_moment_of_a_first_batch_leaves_a_process_that_can_continue(moments):
     running = [
         subprocess.Popen(
             [sys.executable, "-c", FIRST_BATCH, str(moment)],
@@ -556,10 +556,10 @@ def test_ctrl_c_while_waiting_is_a_keyboard_interrupt_and_loses_nothing():
     np.testing.assert_array_equal(np.concatenate(batches), DATA)
 
 
-# What could happen at any moment of a call is made to happen at each of them in turn. CPython runs signal handlers
-# and lets other threads run at the start of a function, after a call and at the end of a loop's body.
+# An event that is possible at any moment of a call is made to happen at each of them in turn. CPython runs signal
+# handlers and lets other threads run at the start of a function, after a call and at the end of a loop's body.
 SWITCHES = ("CALL", "JUMP_BACKWARD")
-# Called when a reference is dropped: what is raised in there is reported and lost, by Python itself.
+# Called when a reference is dropped: Python itself reports an exception in there, and drops it.
 CALLBACKS = ("request_stop",)
 
 

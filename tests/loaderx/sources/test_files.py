@@ -77,7 +77,7 @@ def test_a_pipe_among_images_is_refused(tmp_path):
     (tmp_path / "class").mkdir()
     os.mkfifo(tmp_path / "class" / "image.png")
     with pytest.raises(DataError, match=r"image.png is a named pipe, not an image"):
-        ImageFolder(tmp_path)
+        ImageFolder(tmp_path)[0]
     with pytest.raises(DataError, match=r"image.png is a named pipe, not an image"):
         ImageFolder(tmp_path, 8)[0]
 

@@ -135,7 +135,7 @@ def test_forged_numbers_have_right_hashes(padded, folder):
     assert ARDataset(path)[1][-1] == padded.records[1][-1] ^ 1
 
 
-def test_memory_behind_an_array_ends_the_process_that_touches_it(forking):
+def test_memory_after_an_array_ends_the_process_that_touches_it(forking):
     program = (
         f"import ctypes; from {guarded_numpy.__name__} import GUARDED; GUARDED.on = True; "
         "array = GUARDED.empty(100, 'u1'); print(ctypes.string_at(array.ctypes.data, SIZE))"

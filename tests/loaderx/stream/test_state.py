@@ -66,7 +66,7 @@ def test_the_comparison_of_this_file_sees_a_batch_of_another_step_and_a_missing_
 
 
 @streams
-def test_a_fresh_iterator_goes_on_from_the_state_of_any_step(shuffle, num_epochs, remainder):
+def test_a_fresh_iterator_resumes_from_the_state_of_any_step(shuffle, num_epochs, remainder):
     loader = loader_of(shuffle=shuffle, num_epochs=num_epochs, remainder=remainder)
     with iter(loader) as original:
         states, batches = walk(original)
@@ -222,13 +222,14 @@ def test_a_state_of_another_stream_is_refused_and_both_values_are_named(name, ow
 
 
 GOOD = {
-    "version": 2,
+    "version": 3,
     "position": 4,
     "step": 1,
     "rows": 11,
     "seed": 3,
     "shuffle": True,
     "data": "data: int64[]",
+    "decoder": None,
 }
 
 
@@ -270,7 +271,7 @@ def test_a_state_of_other_data_is_refused_and_both_are_named(own, other, own_wor
     [{"rows": 12}, {"seed": 4}, {"shuffle": False}, {"rows": 7, "seed": 5, "shuffle": False}],
     ids=lambda options: "-".join(options),
 )
-def test_strict_false_goes_on_in_another_stream_at_the_same_position(options):
+def test_strict_false_resumes_in_another_stream_at_the_same_position(options):
     with iter(loader_of()) as iterator:
         states, _ = walk(iterator)
     other = loader_of(**options)
@@ -287,7 +288,7 @@ def test_strict_false_goes_on_in_another_stream_at_the_same_position(options):
             assert_same([next(iterator)], [other.batch(step + 1)])
 
 
-def test_strict_false_goes_on_with_other_fields():
+def test_strict_false_resumes_with_other_fields():
     with iter(DataLoader(arrays(x=((2,), "f4")), batch_size=4, seed=1)) as iterator:
         next(iterator)
         state = iterator.get_state()
@@ -299,33 +300,37 @@ def test_strict_false_goes_on_with_other_fields():
 
 
 @pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("version", [0, 3, "2", None, [1]])
+@pytest.mark.parametrize("version", [0, 4, "3", None, [1]])
 def test_a_state_of_another_version_is_refused_also_when_not_strict(version, strict):
     with iter(loader_of()) as iterator:
         with pytest.raises(
-            StateError, match=re.escape(f"version is {version!r}, this loader's is 2")
+            StateError, match=re.escape(f"version is {version!r}, this loader's is 3")
         ):
             iterator.set_state(GOOD | {"version": version}, strict=strict)
         assert iterator.step == 0
 
 
-OLD = {name: value for name, value in GOOD.items() if name != "data"} | {"version": 1}
+# Before encoded images had a decoder, and before the data was described.
+SECOND = {name: value for name, value in GOOD.items() if name != "decoder"} | {"version": 2}
+FIRST = {name: value for name, value in SECOND.items() if name != "data"} | {"version": 1}
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_a_state_of_the_version_before_the_data_was_described_is_migrated(strict):
+@pytest.mark.parametrize("old", [FIRST, SECOND])
+def test_a_state_of_an_older_version_is_migrated(old, strict):
     with iter(loader_of()) as iterator:
-        iterator.set_state(OLD, strict=strict)
+        iterator.set_state(old, strict=strict)
         assert_same([next(iterator)], [loader_of().batch(1)])
         # From now on the data is described.
         assert iterator.get_state() == GOOD | {"position": 8, "step": 2}
 
 
 @pytest.mark.parametrize("change", [{"rows": 10}, {"seed": 5}, {"shuffle": None}, {"data": "x"}])
-def test_a_state_of_that_version_is_refused_where_it_is_of_another_stream(change):
+@pytest.mark.parametrize("old", [FIRST, SECOND])
+def test_a_state_of_an_older_version_is_refused_where_it_is_of_another_stream(old, change):
     with iter(loader_of()) as iterator:
         with pytest.raises(StateError):
-            iterator.set_state(OLD | change)
+            iterator.set_state(old | change)
         assert iterator.step == 0
 
 
@@ -422,7 +427,7 @@ def test_what_is_not_a_state_is_refused_by_name_and_changes_nothing(state):
 
 @pytest.mark.parametrize("remainder", ["straddle", "keep"])
 @pytest.mark.parametrize("batch_size", [1, 3, 5, 25])
-def test_another_batch_size_goes_on_at_the_exact_sample(remainder, batch_size):
+def test_another_batch_size_resumes_at_the_exact_sample(remainder, batch_size):
     options = {"num_epochs": 3, "remainder": remainder}
     before = loader_of(**options)
     with iter(before) as iterator:

@@ -126,8 +126,7 @@ def test_parameters_may_be_numbers_truths_and_arrays():
     np.testing.assert_allclose(run(scale(low=np.array(2.0), high=np.float32(2))), ROWS * 2)
 
 
-def test_another_value_needs_no_other_code(compilations, tmp_path, monkeypatch):
-    monkeypatch.setenv("LOADERX_CACHE_DIR", str(tmp_path))
+def test_another_value_needs_no_other_code(compilations, empty_cache):
     values = [
         {"low": 1.0, "high": 1.0, "flip": False, "weights": [1.0, 1.0, 1.0], "shift": 0},
         {"low": 3.0, "high": 3.0, "flip": True, "weights": [3.0, 2.0, 1.0], "shift": 7},
@@ -139,7 +138,7 @@ def test_another_value_needs_no_other_code(compilations, tmp_path, monkeypatch):
         np.testing.assert_allclose(run(scale(**parameters)), expected, rtol=1e-6)
     # As it is, and with every index checked.
     assert [cached for _, cached in compilations] == [False, False]
-    assert len(list(tmp_path.rglob("*.nbc"))) == 2
+    assert len(list(empty_cache.rglob("*.nbc"))) == 2
 
 
 def test_an_array_is_taken_as_it_is_when_the_op_is_made():

@@ -138,10 +138,10 @@ def test_debug_mode_gives_the_same_images_and_grey_ones_need_no_axis(dtype, monk
     ops = MotionBlur(), Defocus((1, 3)), MedianBlur((3, 5))
     x = images((20, 31, 3), dtype)
     compiled = apply(x, *ops)
-    grey = lx.pipeline(list(ops))(x[..., 0], batch=True)
-    np.testing.assert_array_equal(grey[..., None], apply(x[..., :1].copy(), *ops))
     monkeypatch.setenv("LOADERX_DEBUG", "1")
     np.testing.assert_array_equal(apply(x, *ops), compiled)
+    grey = lx.pipeline(list(ops))(x[..., 0], batch=True)
+    np.testing.assert_array_equal(grey[..., None], apply(x[..., :1].copy(), *ops))
 
 
 @pytest.mark.usefixtures("interpreted")

@@ -235,8 +235,8 @@ def test_a_mask_takes_the_way_of_its_image():
 
 
 def test_a_mask_takes_the_order_and_the_choice_of_its_image():
-    masks = images((9, 9), np.int32, count=64) % 5
-    both = {"image": np.repeat(masks[..., None], 3, -1).astype(np.uint8), "mask": masks}
+    masks = images((9, 9), count=64) % 5
+    both = {"image": np.repeat(masks[..., None], 3, -1), "mask": masks}
     ops = [
         T.RandomOrder(T.RandomCrop((9, 9), pad=3), T.Rot90(1), T.RandomFlip()),
         T.SomeOf(2, T.RandomCrop((9, 9), pad=3), T.Transpose(1), T.RandomFlip(1)),

@@ -473,7 +473,7 @@ REFUSED = {
         lambda: fields("image", mask=np.zeros((4, HEIGHT, WIDTH, 2), np.int32)),
         T.CopyPaste(),
         (
-            "CopyPaste takes masks of objects of shape (height, width) or (height, width, 1), and 'mask' is "
+            "CopyPaste accepts masks of objects of shape (height, width) or (height, width, 1), and 'mask' is "
             "int32[24, 30, 2]."
         ),
     ),

@@ -198,7 +198,7 @@ def test_what_does_not_know_lengths_is_refused():
         with pytest.raises(lx.ArgumentError, match=words):
             loader_of(op)
     for chain in ([mean_of_data(scale=1.0)], [T.Maybe(0.5, mean_of_data(scale=1.0))]):
-        with pytest.raises(lx.ArgumentError, match="'mean_of_data' takes the length of a sample"):
+        with pytest.raises(lx.ArgumentError, match="'mean_of_data' needs the length of a sample"):
             lx.pipeline(chain)(rows(()))
         with pytest.raises(lx.ArgumentError, match=r"\(\"data\", \"length\"\)"):
             lx.DataLoader({"data": rows(())}, transforms={"data": chain})

@@ -342,7 +342,7 @@ def test_ops_before_and_after_and_a_second_mosaic():
     assert batch["boxes"].shape[1] == 16 * ROWS
     assert batch["image"].shape[1:3] == (20, 20)
     assert batch["boxes_valid"].any()
-    # What is valid has pixels of its number, and boxes around at least these.
+    # A valid object has pixels of its number, and a box around at least these.
     for place, row in zip(*np.nonzero(batch["boxes_valid"]), strict=True):
         rows, columns = np.nonzero(batch["instances"][place] == row + 1)
         left, top, right, bottom = batch["boxes"][place, row, :4]

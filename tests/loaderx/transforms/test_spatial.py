@@ -252,7 +252,7 @@ def opencv(image, size, interpolation):
     [
         ((7, 10, 3), np.uint8, (4, 21)),
         ((7, 10, 3), np.float32, (12, 5)),
-        ((7, 10, 4), np.uint16, (3, 13)),
+        ((7, 10, 3), np.uint16, (3, 13)),
         ((1, 6), np.float64, (3, 4)),
     ],
 )
@@ -337,8 +337,16 @@ def test_floats_are_resized_to_what_float64_gives(shape, dtype, tolerance, inter
             np.testing.assert_allclose(image_out, expected, rtol=0, atol=tolerance * largest)
 
 
-@pytest.mark.parametrize("interpolation", FILTERS)
-@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.uint32, np.int16])
+# Signed and unsigned, of both sizes, with each filter.
+@pytest.mark.parametrize(
+    ("dtype", "interpolation"),
+    [
+        (np.uint16, "bilinear"),
+        (np.int16, "bicubic"),
+        (np.int32, "bilinear"),
+        (np.uint32, "bicubic"),
+    ],
+)
 def test_whole_numbers_of_full_range_are_rounded_to_the_nearest(dtype, interpolation):
     x = images((19, 16, 3), dtype)
     if np.dtype(dtype).kind == "i":
@@ -354,7 +362,7 @@ def test_whole_numbers_of_full_range_are_rounded_to_the_nearest(dtype, interpola
                 np.testing.assert_allclose(image_out, expected, rtol=0, atol=0.51)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.int32])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.uint16])
 @pytest.mark.parametrize("size", [(7, 10), (7, 19), (13, 10), (20, 23)])
 def test_where_nothing_shrinks_antialiasing_changes_nothing(size, dtype):
     x = images(dtype=dtype)

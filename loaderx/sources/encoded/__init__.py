@@ -1,0 +1,1 @@
+"""Encoded images: rows of bytes that a chain of transforms decodes."""

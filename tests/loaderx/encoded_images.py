@@ -1,0 +1,63 @@
+"""Encoded images for tests: files of several sizes, in memory or in a folder."""
+
+import io
+
+import numpy as np
+from PIL import Image
+
+import loaderx as lx
+from loaderx.sources.byte_rows import ByteRows
+from loaderx.sources.encoded.source import EncodedSource
+
+SIZES = ((61, 83), (120, 97), (45, 45), (80, 200), (33, 40))
+
+
+def smooth(height, width, seed=0, channels=3):
+    """Return an image that JPEG compresses well: waves, and a little noise."""
+    rng = np.random.default_rng(seed)
+    i, j = np.mgrid[:height, :width]
+    waves = [
+        np.sin(i / rng.uniform(5, 40) + j / rng.uniform(5, 40) + rng.uniform(0, 6))
+        for _ in range(channels)
+    ]
+    values = 128 + 100 * np.stack(waves, -1) + rng.normal(0, 4, (height, width, channels))
+    return np.clip(values, 0, 255).astype(np.uint8)
+
+
+def encode(pixels, form="JPEG", **options):
+    """Return pixels as a file of some format."""
+    file = io.BytesIO()
+    Image.fromarray(np.squeeze(pixels)).save(file, form, **options)
+    return file.getvalue()
+
+
+class BytesInMemory(ByteRows):
+    """Rows of bytes that tests make up."""
+
+    def __init__(self, rows):
+        self.rows = list(rows)
+
+    def __len__(self):
+        return len(self.rows)
+
+    def fetch(self, rows):
+        return [self.rows[row] for row in rows.tolist()]
+
+    def where(self, row):
+        return f"made-up file {row}"
+
+
+def encoded(rows, **options):
+    """Return a source of encoded images."""
+    return EncodedSource(BytesInMemory(rows), lx.Encoded(**options))
+
+
+def photographs(sizes=SIZES, form="PNG", **options):
+    """Return encoded images of these sizes, and their pixels."""
+    pixels = [smooth(*size, seed=number) for number, size in enumerate(sizes)]
+    return [encode(each, form, **options) for each in pixels], pixels
+
+
+def labels_of(pixels):
+    """Return a mask of labels 0 to 5 for an image."""
+    return (pixels[..., 0] // 51).astype(np.uint8)
