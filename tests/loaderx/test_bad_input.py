@@ -639,7 +639,7 @@ SHRINKING = {
 }
 
 
-# Runs them in turn, each in a folder of its own, and says what came of each.
+# Runs them in turn, each in a folder of its own, and reports the outcome of each.
 IN_TURN = """
 import json, os, sys, textwrap
 import numpy as np

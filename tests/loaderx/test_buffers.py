@@ -480,7 +480,7 @@ def test_an_error_that_is_forgotten_keeps_no_batch_alive(slabs):
     assert slabs.most[IMAGE_BYTES] <= 1 + 1 + 2
 
 
-# Batches of more than 32 MB go back to the system when they are freed, so what is resident is what is used.
+# Batches of more than 32 MB go back to the system when they are freed, so resident memory is used memory.
 MEMORY_PROBE = """
 import gc
 import sys

@@ -279,7 +279,7 @@ def test_another_body_and_a_changed_global_of_what_extends_numba_are_seen(cache,
             assert loaded is cached
 
     check_built(1.0, module(text.replace("{value}", "LEVEL"), LEVEL=1.0))
-    # Under another name than before: what extends NumPy stays, and the latest is no better than the first.
+    # Under another name than before: an extension of NumPy stays, and the latest is no better than the first.
     for name, other in (
         ("busday_count", "is_busday"),
         ("raised", "raised_again"),

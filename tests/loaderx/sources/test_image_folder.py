@@ -298,7 +298,7 @@ def test_a_folder_may_be_deeper_than_python_recurses(tmp_path, monkeypatch):
     try:
         assert bytes_of(ImageFolder(tmp_path)[-1:]["image"]) == images[:1]
     finally:
-        # What removes the folders of tests is recursive.
+        # pytest removes the folders of tests by a recursive function.
         Path("7.jpg").unlink()
         for _ in range(depth):
             os.chdir("..")

@@ -225,7 +225,7 @@ def test_a_sample_that_lacks_a_field_is_named_or_dropped(tmp_path):
     [
         ({}, "`fields` .* must be a dict"),
         (["jpg"], "`fields` .* must be a dict"),
-        ({"x": "txt"}, "field 'x' .* must be `Encoded"),
+        ({"x": "txt"}, "the extension 'txt'.* Give `Encoded"),
         ({"x": 5}, "field 'x'"),
         ({"x": ("text", "cls")}, "field 'x'"),
         ({"x": ("int64", "cls", (0,))}, "field 'x'"),
