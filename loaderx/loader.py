@@ -79,7 +79,7 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
     output      "jax", "numpy", "torch" or "dlpack", or a function from a NumPy array to the value to deliver
     sharding    layout of a batch over devices, also over those of other processes: a jax.sharding.Sharding, or a dict
                 with one for each field
-    on_error    policy for damaged encoded images: "raise", or "replace", which puts another row in the place of each, chosen
+    on_error    policy for damaged encoded images: "raise", or "replace", which puts another row in its place, chosen
                 by seed and position, and counts it in the statistics of the iterator
     """
 

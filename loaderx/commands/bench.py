@@ -196,7 +196,7 @@ def advice(report: Report) -> str:
 
 
 def _advice(report: Report, work: float) -> str:
-    ops, fetches = report.of_kind("op"), report.of_kind("fetch")
+    ops, reads = report.of_kind("op"), report.of_kind("fetch")
     slow = [stage for stage in ops if stage.how == "Python"]
     if slow and report.share(*slow) >= PYTHON_SHARE * work:
         return (
@@ -220,8 +220,8 @@ def _advice(report: Report, work: float) -> str:
         name, most = max(same.items(), key=lambda item: report.share(*item[1]))
         alone = f"{name} alone {_share(report, *most)}" if len(same) > 1 else f"all of it {name}"
         return f"the transforms take {_share(report, *ops)}: {alone}"
-    if report.share(*fetches) >= MAJORITY * work:
-        first = fetches[0]
+    if report.share(*reads) >= MAJORITY * work:
+        first = reads[0]
         return f"the source takes most: {first.what}, {first.name} {_share(report, first)}; {first.hint}"
     fixed = report.of_kind("order", "hand-off")
     if report.share(*fixed) >= MAJORITY * work:
