@@ -263,7 +263,7 @@ def _decode(name: str, head: Head, images: NDArray[Any]) -> tuple[Stage, NDArray
         if time.perf_counter() - began > MAX_STAGE_SECONDS:
             break
     ops = ", ".join(dict.fromkeys(step.transform.name for step in head.steps))
-    hint = "files written by `loaderx convert --jpeg` are decoded in part"
+    hint = "of files that `loaderx convert --jpeg` writes only the rows of a window are decoded"
     return Stage("op", f"{name}: decode, {ops}", "decoder", best / len(listed), "decode", hint), out
 
 
