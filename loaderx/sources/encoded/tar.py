@@ -67,7 +67,9 @@ class TarDataset(FieldsSource):
             raise ArgumentError(f'`missing` (={missing!r}) must be "raise" or "drop".')
         declared = declared_fields(fields, _by_extension)
         if labels is not None and "label" in declared:
-            raise ArgumentError("`labels` are the field 'label', which `fields` has, too.")
+            raise ArgumentError(
+                "`labels` makes a field 'label', and `fields` has one: leave one of them out."
+            )
         paths = [file.absolute() for file in record_paths(path, "a tar file")]
         scan = _Scan(declared, missing)
         found = indexed(paths, "a tar file", scan.request, scan, scan.accepts)

@@ -407,7 +407,7 @@ def test_rows_that_do_not_fit_are_refused_before_they_are_moved(monkeypatch):
     monkeypatch.setattr(jax, "local_devices", lambda: [SmallDevice()])
     rows = np.broadcast_to(np.uint8(0), (300_000, 1000))
     before = live_bytes()
-    with pytest.raises(ArgumentError, match=r"takes 0.30 GB, and SmallDevice has 0.25 GB free"):
+    with pytest.raises(ArgumentError, match=r"needs 0.30 GB, and SmallDevice has 0.25 GB free"):
         DeviceLoader({"x": rows})
     assert live_bytes() == before
     DeviceLoader({"x": rows[:100]})

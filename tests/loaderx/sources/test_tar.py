@@ -195,7 +195,7 @@ def test_labels_come_from_a_sidecar(tmp_path):
     del labels["n004"]
     with pytest.raises(DataError, match=r"`labels` has None for 'n004' \(row 4\)"):
         TarDataset(path, {"image": "jpg"}, labels=labels)
-    with pytest.raises(ArgumentError, match="'label', which `fields` has, too"):
+    with pytest.raises(ArgumentError, match="makes a field 'label', and `fields` has one"):
         TarDataset(path, FIELDS, labels=labels)
 
 
