@@ -19,7 +19,7 @@ OnError: TypeAlias = Literal["raise", "replace"]
 ON_ERROR = ("raise", "replace")
 # Errors of a row that another one can replace: damaged data, and files that are gone.
 DAMAGES = (DataError, OSError)
-# So many damaged rows one after the other are no accident.
+# So many damaged rows one after the other are not an accident.
 MOST_ATTEMPTS = 100
 # Rows that are logged: a data set may have any number of damaged ones.
 MOST_LOGGED = 100

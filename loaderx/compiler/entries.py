@@ -418,7 +418,7 @@ class ChainsBuilder:
                 names = " and ".join(repr(name) for name, _ in counted)
                 raise ArgumentError(
                     f"{op.name}: an entry has one field of the kind 'instances', whose values are numbers of boxes, "
-                    f"and the boxes; this one has {names}{'' if boxes else ' without boxes'}. Labels that are no "
+                    f"and the boxes; this one has {names}{'' if boxes else ' without boxes'}. Labels that are not "
                     f'such numbers are of the kind "labels": kinds={{{counted[-1][0]!r}: "labels"}}.'
                 )
             masks, rows = counted, boxes.output.shape[0]

@@ -561,7 +561,7 @@ def test_with_setting(forking, setting, statement):
 
 
 @pytest.mark.parametrize("kind", ["weights", "mixture"])
-def test_states_of_streams_that_are_no_shuffle_are_refused(kind):
+def test_states_of_streams_that_are_not_shuffled_are_refused(kind):
     rows = np.arange(10, dtype=np.int32)
     data = Mixture({"a": (rows[:5], 1), "b": (rows[5:], 2)}) if kind == "mixture" else rows
     weights = np.arange(1, 11) if kind == "weights" else None

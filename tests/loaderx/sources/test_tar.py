@@ -107,7 +107,7 @@ def test_members_of_a_sample_may_be_in_any_order(tmp_path):
     assert_same_rows(source[np.argsort(order)], ROWS)
 
 
-def test_what_is_no_file_of_a_sample_is_ignored(tmp_path):
+def test_members_that_belong_to_no_sample_are_ignored(tmp_path):
     members = [
         header("folder", kind=tarfile.DIRTYPE),
         header("folder/n000.jpg", kind=tarfile.SYMTYPE, linkname="x"),
@@ -274,7 +274,7 @@ def test_sparse_files_are_refused(tmp_path):
         (bytes(10240), "has no rows"),
     ],
 )
-def test_what_is_no_archive_is_refused(tmp_path, content, words):
+def test_other_files_than_archives_are_refused(tmp_path, content, words):
     (tmp_path / "x.tar").write_bytes(content)
     with pytest.raises(DataError, match=rf"x\.tar.* {words}|x\.tar {words}"):
         TarDataset(tmp_path / "x.tar", FIELDS)
@@ -425,7 +425,7 @@ def test_sizes_of_more_than_33_bits_are_read(tmp_path):
             TarDataset(tmp_path / "x.tar", {"image": "jpg"})
 
 
-def test_a_tick_of_the_clock_is_no_reason_to_trust_an_index(tmp_path):
+def test_a_tick_of_the_clock_is_not_a_reason_to_trust_an_index(tmp_path):
     """Two files of one size, written one right after the other, may have one time of modification."""
     path = tmp_path / "x.tar"
     for row in (0, 1):
