@@ -254,7 +254,7 @@ def test_without_a_size_images_of_any_size_are_encoded(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"not an image", None])
-def test_a_file_that_is_not_an_image_is_named(tmp_path, content):
+def test_a_damaged_image_is_named_by_its_file(tmp_path, content):
     encoded_folder(tmp_path)
     path = tmp_path / "b" / "5.jpg"
     path.write_bytes(path.read_bytes()[:-300] if content is None else content)
