@@ -656,7 +656,7 @@ matrix = np.eye(3, dtype=np.float32)[::-1].copy()
 np.testing.assert_array_equal(lx.pipeline([turn(matrix=matrix)])(samples), samples[:, ::-1])
 """
 # Programs that run after the first batch, each in a process of its own.
-BEHIND = {
+CONTINUATIONS = {
     "nothing": "",
     "a product": PRODUCT,
     "a transform": TRANSFORM,
@@ -666,7 +666,7 @@ EACH = """
 import json, os, traceback, warnings
 warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # Python 3.12 warns of forks with threads
 codes = {}
-for name, source in BEHIND.items():
+for name, source in CONTINUATIONS.items():
     child = os.fork()
     if child == 0:
         try:
@@ -685,7 +685,7 @@ print(json.dumps(codes))
 def after_a_batch():
     """Return the exit status of processes that continue after a batch, and their stderr."""
     finished = subprocess.run(
-        [sys.executable, "-W", "error", "-c", f"{FIRST_BATCH}\nBEHIND = {BEHIND!r}\n{EACH}"],
+        [sys.executable, "-W", "error", "-c", f"{FIRST_BATCH}\nBEHIND = {CONTINUATIONS!r}\n{EACH}"],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
