@@ -10,9 +10,9 @@ ORACLES := .venv-oracles
 LOWEST := .venv-lowest
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 
-# How many processes share the tests: files of tests, so that what one of them compiles is compiled once, but for the
-# folders that tests/conftest.py names. In the order of their names, by which those with long single
-# tests (of distributed programs, examples) are not the last.
+# How many processes share the tests. Each gets whole files, so that their ops are compiled once, but for the folders
+# that tests/conftest.py names. Files are in the order of their names, by which those with long single tests (of
+# distributed programs, examples) are not the last.
 PROCESSES := 3
 
 # The interpreter .venv is made with: `make demo PYTHON=/path/to/python`. Without one, the first of these that is
@@ -81,8 +81,8 @@ clean:
 	rm -rf $(VENV) $(LOWEST) $(FRAMEWORKS) $(ORACLES) .peers build dist site *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	find . -type d -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
-# The stamps make a second run free of installing, and so of the network. One is written only after everything it
-# stands for succeeded: an interrupted run starts that part again.
+# The stamps make a second run free of installing, and so of the network. One is written only after its whole
+# part succeeded: an interrupted run starts that part again.
 $(VENV)/.created:
 	@found=""; \
 	for candidate in $(or $(PYTHON),$(CANDIDATES)); do \

@@ -307,7 +307,7 @@ OPS = (
         lambda: [T.JPEGCompression(of.QUALITY)],
         tolerance=6,
         share=0.98,
-        differs={ALBUMENTATIONS: "takes red for blue"},
+        differs={ALBUMENTATIONS: "mistakes red for blue"},
     ),
     Case("Fog", lambda: [T.Fog(of.FOG, of.FOG_ALPHA)]),
     Case("Rain", lambda: [T.Rain()]),

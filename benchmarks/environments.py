@@ -89,7 +89,7 @@ def interpreter(peer: str) -> Path:
     folder = PEERS / installation.environment
     python = folder / "bin" / "python"
     wanted = hashlib.sha256(repr(installation).encode()).hexdigest()
-    # Written last, so that an interrupted installation begins anew.
+    # The last file, so that an interrupted installation begins anew.
     stamp = folder / f".installed-{peer}"
     if stamp.exists() and stamp.read_text() == wanted:
         return python

@@ -130,7 +130,7 @@ def check_epoch(total: Any, labels: Any, data: dict[str, Array]) -> None:
     """Raise if an epoch repeats a row, or if its pixels are not those of its rows."""
     rows = np.asarray(labels).reshape(-1)
     if len(np.unique(rows)) != len(rows) or np.array_equal(rows, np.sort(rows)):
-        raise ValueError("the epoch is no shuffle of its rows.")
+        raise ValueError("the epoch is not a shuffle of its rows.")
     pixels = data["image"][0].size
     if int(total) != int((rows % 251).sum(dtype=np.int64) * pixels) % 2**32:
         raise ValueError("the pixels of the epoch are not those of its rows.")

@@ -251,7 +251,7 @@ def _check_windows(work: Workload, batches: Iterable[Batch]) -> None:
         if inputs.dtype != work.dtype or inputs.shape[1:] != work.shape:
             raise ValueError(f"windows are {inputs.dtype}{inputs.shape[1:]}.")
         if not np.array_equal(np.asarray(inputs), expected[:, :-1]):
-            raise ValueError("inputs are no stretch of the file.")
+            raise ValueError("inputs are not a stretch of the file.")
         if not np.array_equal(np.asarray(targets), expected[:, 1:]):
             raise ValueError("targets are not the inputs one token further.")
         first.append(np.asarray(inputs[:, 0]))

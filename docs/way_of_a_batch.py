@@ -10,10 +10,19 @@ INK, ACCENT, LIGHT, BOX = "#263238", "#d9480f", "#eceff1", "#ffffff"
 # Title, and lines of text: from left to right.
 STAGES = (
     ("order", ("step -> positions,", "row numbers", "", "arithmetic, no", "permutation in memory")),
-    ("source", ("row numbers -> addresses", "", "mapped files, arrays,", "Python objects")),
+    (
+        "source",
+        ("row numbers -> places", "", "mapped files, arrays,", "encoded images,", "Python objects"),
+    ),
     (
         "pipeline",
-        ("per sample, compiled:", "fetch, op, op, out[i]", "", "while it is in the cache"),
+        (
+            "per sample, compiled:",
+            "fetch or decode,",
+            "op, op, out[i]",
+            "",
+            "while it is in the cache",
+        ),
     ),
     ("buffer", ("a slab of the pool,", "64-byte aligned", "", "leased to the batch")),
     ("output", ("hand-off without a copy", "", "JAX, NumPy,", "PyTorch, DLPack")),

@@ -74,7 +74,7 @@ with iter(loader) as batches, ocp.CheckpointManager(options.folder.absolute()) a
         loss = train_step(model, optimizer, next(batches))
         print(f"step {batches.step}: loss {loss:.4f}", flush=True)
         if batches.step % options.save_every == 0:
-            # Written in the background; Orbax saves either all items or none.
+            # Orbax writes in the background, and saves either all items or none.
             weights = ocp.args.StandardSave(nnx.state((model, optimizer)))
             items = ocp.args.Composite(train=weights, data=IteratorSave(batches))
             manager.save(batches.step, args=items)

@@ -294,7 +294,7 @@ def _clipped(value, white, like):
 
 @jitable
 def tile_size(size: Any, tiles: Any, other: Any, other_tiles: Any) -> Any:
-    """Return the size of a tile as OpenCV: if a side is no multiple of its tiles, both sides become larger."""
+    """Return the size of a tile as OpenCV: if a side is not a multiple of its tiles, both sides become larger."""
     if size % tiles == 0 and other % other_tiles == 0:
         return size // tiles
     return (size + tiles - size % tiles) // tiles
@@ -304,7 +304,7 @@ def tile_size(size: Any, tiles: Any, other: Any, other_tiles: Any) -> Any:
 def tile_curves(grey: Any, clip: Any, counts: Any, curves: Any) -> None:
     """Compute for every tile of bytes the curve that equalises its histogram, with bins up to `clip` times the mean.
 
-    The counts above that limit are distributed over all bins; a `clip` of 0 is no limit. The image is mirrored after
+    The counts above that limit are distributed over all bins; a `clip` of 0 means no limit. The image is mirrored after
     its end.
     """
     height, width = grey.shape

@@ -12,7 +12,7 @@ from .compilation import jitable, kernel
 from .resizing import BICUBIC, LANCZOS, compose_filter, filter_share, reached
 from .windows import compose, compose_nearest
 
-# What a window does, and the words of its entry: (what, border, filter, whether it is antialiased).
+# Kinds of windows, and the words of their entries: (what, border, filter, whether it is antialiased).
 MOVED, NEAREST, FILTERED = 0, 1, 2
 
 

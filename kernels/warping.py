@@ -284,7 +284,7 @@ def copy_places(source: Any, places: Any, fill: Any, target: Any, begin: Any) ->
     """Copy the pixels at these places, or the fill colour."""
     # Known to the compiler, as the length of a tuple.
     channels = len(fill)
-    # A pixel of three values is moved as four. After the last pixel of the source is no memory to read. The value
+    # A pixel of three values is moved as four. After the last pixel of the source there is no memory to read. The value
     # written after a pixel of the target is overwritten by the next one, where there is one.
     safe, last = source.shape[0] - lanes_of(fill), target.shape[0] - lanes_of(fill)
     for j in range(places.shape[0]):

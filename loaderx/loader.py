@@ -77,10 +77,10 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
     prefetch    number of batches that are kept ready, besides those that workers build at the time
     workers     number of threads that build batches; None: one per core
     output      "jax", "numpy", "torch" or "dlpack", or a function from a NumPy array to the value to deliver
-    on_error    what happens at an encoded image that is damaged: "raise", or "replace", which puts another row in its
-                place, chosen by seed and position, and counts it in the statistics of the iterator
     sharding    layout of a batch over devices, also over those of other processes: a jax.sharding.Sharding, or a dict
                 with one for each field
+    on_error    policy for damaged encoded images: "raise", or "replace", which puts another row in its place, chosen
+                by seed and position, and counts it in the statistics of the iterator
     """
 
     # Types of batches by the structure of the data set and the output, for type checkers. `Any` is for types that only

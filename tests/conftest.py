@@ -76,7 +76,7 @@ def pytest_configure(config):
 def pytest_runtest_protocol(item):
     """End this process, with the stacks of its threads, if a test does not even end after its timeout.
 
-    That interrupts a test once. What then cleans up may wait for ever.
+    That interrupts a test once. The code that then cleans up may wait for ever.
     """
     marker = item.get_closest_marker("timeout")
     seconds = marker.args[0] if marker else float(item.config.getini("timeout"))

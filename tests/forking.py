@@ -106,7 +106,7 @@ class Fork:
         self.returncode = None
 
     def _number(self):
-        """Return the next line of the report. What follows it stays in the pipe, for `wait`."""
+        """Return the next line of the report. The lines after it stay in the pipe, for `wait`."""
         line = b""
         while not line.endswith(b"\n"):
             part = os.read(self._report, 1)

@@ -1475,7 +1475,7 @@ def sharpen(x, factor, white, lines, sums):
 
 
 def tiles_of(shape, curves):
-    """Return the size of a tile; both sides of the image become larger if one is no multiple of its tiles."""
+    """Return the size of a tile; both sides of the image become larger if one is not a multiple of its tiles."""
     counts = curves.shape[:2]
     if not any(size % count for size, count in zip(shape, counts, strict=True)):
         return [size // count for size, count in zip(shape, counts, strict=True)]

@@ -19,7 +19,7 @@ class JaxDataloader(Session):
         if work.kind == "records":
             raise CannotError("jax-dataloader has no reader of ArrayRecord")
         if work.kind == "windows":
-            raise CannotError("jax-dataloader has no windows: it takes rows of arrays")
+            raise CannotError("jax-dataloader has no windows: it loads rows of arrays")
         if work.chain is not None:
             raise CannotError("jax-dataloader has no transforms")
         # Mapped, which was as fast as arrays read into memory first, and begins at once.

@@ -59,7 +59,7 @@ class BatchBuilder:
 
     @functools.cached_property
     def decoder(self) -> str | None:
-        """Names and versions of what decodes the images, on which their pixels depend; None if none are encoded."""
+        """Names and versions of the image decoders, on which pixels depend; None if no images are encoded."""
         encoded = any(group.reader is not None for group in self.planner.groups)
         return decoder_description() if encoded else None
 

@@ -17,9 +17,9 @@ from loaderx.sources.encoded.source import EncodedImage
 
 OnError: TypeAlias = Literal["raise", "replace"]
 ON_ERROR = ("raise", "replace")
-# What is wrong with a row that another one can replace: damaged data, and files that are gone.
+# Errors of a row that another one can replace: damaged data, and files that are gone.
 DAMAGES = (DataError, OSError)
-# So many damaged rows one after the other are no accident.
+# So many damaged rows one after the other are not an accident.
 MOST_ATTEMPTS = 100
 # Rows that are logged: a data set may have any number of damaged ones.
 MOST_LOGGED = 100

@@ -196,7 +196,7 @@ def advice(report: Report) -> str:
 
 
 def _advice(report: Report, work: float) -> str:
-    ops, fetches = report.of_kind("op"), report.of_kind("fetch")
+    ops, reads = report.of_kind("op"), report.of_kind("fetch")
     slow = [stage for stage in ops if stage.how == "Python"]
     if slow and report.share(*slow) >= PYTHON_SHARE * work:
         return (
@@ -206,7 +206,7 @@ def _advice(report: Report, work: float) -> str:
     hooks = report.of_kind("hook")
     if hooks and report.share(*hooks) >= MAJORITY * work:
         return (
-            f"the function of each batch takes {_share(report, *hooks)}: what it does per sample "
+            f"the function of each batch takes {_share(report, *hooks)}: its work per sample "
             "belongs into `transforms`, where it is compiled"
         )
     if report.limit.reached >= LIMIT_SHARE:
@@ -219,9 +219,10 @@ def _advice(report: Report, work: float) -> str:
         same = {op.what: [each for each in ops if each.what == op.what] for op in ops}
         name, most = max(same.items(), key=lambda item: report.share(*item[1]))
         alone = f"{name} alone {_share(report, *most)}" if len(same) > 1 else f"all of it {name}"
-        return f"the transforms take {_share(report, *ops)}: {alone}"
-    if report.share(*fetches) >= MAJORITY * work:
-        first = fetches[0]
+        hint = f"; {most[0].hint}" if most[0].hint else ""
+        return f"the transforms take {_share(report, *ops)}: {alone}{hint}"
+    if report.share(*reads) >= MAJORITY * work:
+        first = reads[0]
         return f"the source takes most: {first.what}, {first.name} {_share(report, first)}; {first.hint}"
     fixed = report.of_kind("order", "hand-off")
     if report.share(*fixed) >= MAJORITY * work:
@@ -235,7 +236,7 @@ def _advice(report: Report, work: float) -> str:
         for stage in rest
         if stage.kind != "waiting"
     ]
-    return f"no stage stands out: {' and '.join(named[:2])}"
+    return f"no stage dominates: {' and '.join(named[:2])}"
 
 
 def _share(report: Report, *stages: Stage) -> str:

@@ -52,7 +52,7 @@ def source_hint(source: Any, fields: list[str]) -> str:
         return "`loaderx convert FILE train.npy` stores the records uncompressed, which is the fastest there is"
     if isinstance(source, AddressableSource):
         return (
-            "uncompressed rows are the fastest there are: what remains is the speed of the memory, or of the disk "
+            "uncompressed rows are the fastest there are: the limit is the speed of the memory, or of the disk "
             "if the file is larger than the memory"
         )
     keys = [repr(key) for key in source.spec] if isinstance(source.spec, dict) else []

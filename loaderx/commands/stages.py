@@ -263,7 +263,7 @@ def _decode(name: str, head: Head, images: NDArray[Any]) -> tuple[Stage, NDArray
         if time.perf_counter() - began > MAX_STAGE_SECONDS:
             break
     ops = ", ".join(dict.fromkeys(step.transform.name for step in head.steps))
-    hint = "files written by `loaderx convert --jpeg` are decoded in part"
+    hint = "of files that `loaderx convert --jpeg` writes only the rows of a window are decoded"
     return Stage("op", f"{name}: decode, {ops}", "decoder", best / len(listed), "decode", hint), out
 
 
@@ -342,8 +342,10 @@ def copy_speed(threads: int) -> float:
             np.copyto(out, given)
             copied[number] += 2 * given.nbytes
 
-    crew = [threading.Thread(target=copy, args=(number,), daemon=True) for number in range(threads)]
-    for thread in crew:
+    copiers = [
+        threading.Thread(target=copy, args=(number,), daemon=True) for number in range(threads)
+    ]
+    for thread in copiers:
         thread.start()
     gate.wait()
     began = time.perf_counter()
@@ -351,6 +353,6 @@ def copy_speed(threads: int) -> float:
     elapsed = time.perf_counter() - began
     done = sum(copied)
     stop.set()
-    for thread in crew:
+    for thread in copiers:
         thread.join()
     return max(1, done) / elapsed

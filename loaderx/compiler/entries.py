@@ -296,7 +296,7 @@ class ChainsBuilder:
         origins = [chain.origin for chain in entry.members if chain.is_open]
         windows = [] if op.is_python else op.flattened(Step(op, key))
         if not windows or not all(each.transform.is_window for each in windows):
-            raise needs_window(op.name, origins[0])
+            raise needs_window(op.name if op.is_python else repr(op), origins[0])
         found = self._kinds_of(op, entry)
         for name, chain, (kind, *_) in zip(entry.names, entry.members, found.possible, strict=True):
             if not chain.is_open:
@@ -418,7 +418,7 @@ class ChainsBuilder:
                 names = " and ".join(repr(name) for name, _ in counted)
                 raise ArgumentError(
                     f"{op.name}: an entry has one field of the kind 'instances', whose values are numbers of boxes, "
-                    f"and the boxes; this one has {names}{'' if boxes else ' without boxes'}. Labels that are no "
+                    f"and the boxes; this one has {names}{'' if boxes else ' without boxes'}. Labels that are not "
                     f'such numbers are of the kind "labels": kinds={{{counted[-1][0]!r}: "labels"}}.'
                 )
             masks, rows = counted, boxes.output.shape[0]
@@ -502,7 +502,7 @@ def _check_sizes(op: Transform, images: Sequence[Chain]) -> None:
 
 def needs_window(op: str | None, origin: str) -> ArgumentError:
     """Return the error for encoded images that do not become samples of one size."""
-    advice = "" if op is None else f" {op} is none: put it after that window."
+    advice = "" if op is None else f" {op} is not such a window: put it after one."
     return ArgumentError(
         f"field {origin!r} holds encoded images of any sizes, so its transforms must begin with a window to one size: "
         "RandomResizedCrop(224), Resize((height, width)), or Resize(shorter=256) and then CenterCrop(224)."

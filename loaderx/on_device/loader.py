@@ -447,7 +447,7 @@ def _check_room(arrays: Mapping[str, Any]) -> None:
     free = stats["bytes_limit"] - stats.get("bytes_in_use", 0)
     if moved > free:
         raise ArgumentError(
-            f"`data` takes {moved / 1e9:.2f} GB, and {device} has {free / 1e9:.2f} GB free; use a DataLoader, which "
+            f"`data` needs {moved / 1e9:.2f} GB, and {device} has {free / 1e9:.2f} GB free; use a DataLoader, which "
             "streams it."
         )
 

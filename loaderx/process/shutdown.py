@@ -15,7 +15,7 @@ from typing import Protocol
 
 from loaderx.errors import ClosedError
 
-# Seconds to wait for threads that run a user's code. It may take long, and is no reason to hang.
+# Seconds to wait for threads that run a user's code. It may take long, and is not a reason to hang.
 PATIENCE = 2.0
 # Seconds to wait for threads inside of JAX. They are there for the time of a copy.
 HAND_OFF_PATIENCE = 60.0

@@ -35,7 +35,7 @@ class ImageFolder(FieldsSource):
     mode        "RGB"; "L" for grey images, which have no axis of colours; "RGBA"; without a size also the other
                 modes of `Encoded`
     max_pixels  limit for the pixels of an image that a loader decodes
-    labels      None: the classes. Otherwise sub-folders are no classes, and the labels are a mapping from the path of
+    labels      None: the classes. Otherwise sub-folders are not classes, and the labels are a mapping from the path of
                 each image below the folder to an integer, a JSON file with such a mapping, or an array in the order
                 of `paths`
 

@@ -37,7 +37,7 @@ class Order:
 
     @functools.cached_property
     def policy(self) -> Remainder:
-        """Remainder policy: what happens where an epoch does not divide into batches."""
+        """Remainder policy, for epochs that do not divide into batches."""
         return remainder_policy(self.remainder, self.rows, self.batch_size)
 
     @property

@@ -193,7 +193,7 @@ def clahe(
 class CLAHE(ImageTransform):
     """Contrast-limited adaptive histogram equalisation of uint8, in a grid of `tiles`, or (down, across).
 
-    No bin of a histogram is above `clip` times the mean; 0 is no limit. One channel equals OpenCV's result. Of three,
+    No bin of a histogram is above `clip` times the mean; 0: no limit. One channel equals OpenCV's result. Of three,
     this is done to the grey (19595 R + 38470 G + 7471 B + 32768) >> 16, and the change of the grey is added to each
     channel, clipped.
     """

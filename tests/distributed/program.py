@@ -411,7 +411,7 @@ def refusals(folder):
 
 
 def refused_state(sharding):
-    """Return the message for a state with which the last batch of the epoch is not divisible, and when it comes."""
+    """Return the message for a state whose last batch of the epoch the devices do not divide, and when it comes."""
     rows = {"row": np.arange(480)}
     with iter(DataLoader(rows, batch_size=30, output="numpy")) as iterator:
         next(iterator)

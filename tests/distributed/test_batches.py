@@ -228,7 +228,7 @@ FEW_AND_MANY = ["2x2", pytest.param("4x2", marks=pytest.mark.long)]
 
 @pytest.mark.parametrize("topology", FEW_AND_MANY)
 @pytest.mark.parametrize("case", REFUSALS)
-def test_what_cannot_work_is_refused_in_every_process(runs, topology, case):
+def test_arguments_that_cannot_work_are_refused_in_every_process(runs, topology, case):
     for process in runs(topology):
         message = process["refusals"][case]
         assert message is not None

@@ -20,7 +20,7 @@ def assert_it_reaches_97_percent(printed, folder):
     assert float(report["held-out accuracy"].rstrip("%")) > 97
     assert float(report["speed"]) > 0
     assert 0 <= float(report["waited for data"].rstrip("%")) <= 100
-    assert list(folder.iterdir()) == [], "the demo leaves nothing behind"
+    assert list(folder.iterdir()) == [], "the demo leaves no files"
 
 
 def test_half_of_the_demo_reaches_97_percent_on_images_it_never_saw(monkeypatch, capsys, tmp_path):

@@ -27,7 +27,7 @@ def assert_compared_where_installed(library, output, verdict):
     assert verdict in output
 
 
-def test_what_loadax_did_is_done(run):
+def test_the_program_from_loadax_has_its_batches(run):
     output = run("from_loadax.py", "--items=6", "--batch-size=2")
     assert_compared_where_installed("loadax", output, "3 batches, equal in both")
     assert output.startswith("loaderx: [[2, 4], [6, 8], [10, 12]]\n")
@@ -48,7 +48,7 @@ def test_a_process_of_its_own_prints_the_same(run, tmp_path):
     assert finished.stdout == run("from_loadax.py")
 
 
-def test_what_grain_did_is_done(run):
+def test_the_program_from_grain_has_its_batches(run):
     output = run("from_grain.py", "--rows=300")
     assert_compared_where_installed(
         "grain", output, "4 batches, equal in both but for the last bit"
@@ -60,7 +60,7 @@ def test_what_grain_did_is_done(run):
     assert "resumed at step 1: the same batch again" in output
 
 
-def test_what_torch_did_is_done(run):
+def test_the_program_from_torch_has_its_batches(run):
     output = run("from_torch.py", "--rows=300")
     assert_compared_where_installed("torch", output, "5 batches, equal in both")
     assert numbers(r"differ from its __getitem__ by at most (\S+)", output)[0] < 1e-6
@@ -68,7 +68,7 @@ def test_what_torch_did_is_done(run):
     assert 8 < low <= 10 <= high < 12
 
 
-def test_what_cyreal_did_is_done(run):
+def test_the_program_from_cyreal_has_its_batches(run):
     output = run("from_cyreal.py", "--rows=300")
     assert_compared_where_installed("cyreal", output, "equal in every image")
     (steps,) = re.findall(r"^loaderx: (\d+) steps", output, re.M)

@@ -152,7 +152,7 @@ def test_transforms_give_the_bytes_of_the_numpy_output():
         assert got.view(torch.uint8).numpy().tobytes() == expected.tobytes()
 
 
-def test_arrays_of_a_hook_become_tensors_and_what_it_keeps_is_copied():
+def test_arrays_of_a_hook_become_tensors_and_those_that_it_keeps_are_copied():
     own = values((4, 2))
 
     def hook(batch):

@@ -1,4 +1,4 @@
-"""An alias table holds every weight exactly, and what is drawn from it depends on the position alone."""
+"""An alias table holds every weight exactly, and a draw from it depends on the position alone."""
 
 import numpy as np
 import pytest

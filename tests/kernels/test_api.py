@@ -291,7 +291,7 @@ def test_a_batch_in_any_layout_is_normalised():
         (np.float32(1), 0, 1, r"`batch` of shape \(\)"),
     ],
 )
-def test_what_cannot_be_normalised_is_refused(batch, mean, std, error):
+def test_arrays_that_cannot_be_normalised_are_refused(batch, mean, std, error):
     with pytest.raises(ValueError, match=error):
         kernels.normalize(batch, mean, std)
 
@@ -355,7 +355,7 @@ def test_draws_are_those_of_a_transform(seed):
         ((0, 0, -1), r"`op` (=-1) must be an integer"),
     ],
 )
-def test_draws_of_what_is_not_a_place_in_a_stream_are_refused(arguments, message):
+def test_draws_outside_of_a_stream_are_refused(arguments, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         kernels.draws(*arguments)
 

@@ -131,7 +131,7 @@ def test_every_chunk_of_a_file_gives_the_records_that_were_written(single, group
         assert {len(group) for group in records[:-1]} == {file.group}
 
 
-def test_what_a_chunk_consists_of_is_as_defined(single, grouped):
+def test_the_parts_of_a_chunk_are_as_defined(single, grouped):
     for file in (single, grouped):
         for base, begin, limit, _ in file.chunks:
             words = []
@@ -163,7 +163,7 @@ def test_a_verified_row_is_the_same(single):
         assert read_as_defined(chunk, len(record), verify=chunks.ALWAYS) == unverified
 
 
-def test_a_chunk_of_several_records_is_no_row(grouped):
+def test_a_chunk_of_several_records_is_not_a_row(grouped):
     for chunk in grouped.chunks:
         row = len(b"".join(decode(reference, chunk, verify=False)))
         assert read_as_defined(chunk, row) == chunks.CONTRADICTION

@@ -39,7 +39,7 @@ def test_an_index_has_three_numbers_of_each_chunk(module):
         b"\x08" + b"\xff" * 30,
     ],
 )
-def test_an_entry_of_an_index_that_is_none_is_named(module, entry):
+def test_an_invalid_entry_of_an_index_is_named(module, entry):
     wrong, found = index_of(module, [ENTRY, ENTRY, entry, ENTRY])
     assert wrong == 2
     assert found == [[64, 100, 1], [64, 100, 1], [-7] * 3, [-7] * 3]

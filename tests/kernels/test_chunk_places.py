@@ -43,7 +43,7 @@ def test_a_block_header_may_fall_anywhere_among_the_sizes_of_records(codec):
         assert decode_as_defined(built.chunk) == records
 
 
-def test_what_lies_around_a_chunk_and_in_its_block_headers_is_not_part_of_it():
+def test_bytes_around_a_chunk_and_in_its_block_headers_are_not_part_of_it():
     record = random_bytes(150).tobytes()
     for seed in range(5):
         built = built_record(record, begin=BLOCK - 100, seed=seed)

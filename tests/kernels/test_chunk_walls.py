@@ -68,7 +68,7 @@ def test_nothing_in_a_chunk_leads_out_of_it(codec, at_end):
             content[:] = intact
 
 
-def test_what_lies_beyond_a_wall_cannot_be_touched():
+def test_memory_beyond_a_wall_cannot_be_touched():
     out, pipe = os.pipe()
 
     def can_be_read(address):

@@ -298,9 +298,7 @@ def test_ranges_of_64_bits_do_not_overflow(low, high):
         ("beta", math.nan, 1.0, "a and b must be above 0"),
     ],
 )
-def test_what_no_distribution_has_is_an_error_and_not_an_endless_loop(
-    method, first, second, message
-):
+def test_invalid_parameters_are_an_error_and_not_an_endless_loop(method, first, second, message):
     with pytest.raises(ValueError, match=message):
         compiled(method, first, second, count=1)
     with pytest.raises(ValueError, match=message):

@@ -20,7 +20,7 @@ def test_rounded_blocks_equal_their_twin(shape, quality):
     strips = np.empty((8, shape[1]), np.float32), np.empty((8, shape[1]), np.float32)
     jpeg.quantise_blocks(out, table, jpeg.COSINES, jpeg.WAVES, *strips)
     reference.quantise_blocks(expected, table, jpeg.COSINES, jpeg.WAVES, *strips)
-    # A value halfway between two levels depends on the last bit.
+    # A value in the middle between two levels depends on the last bit.
     assert np.mean(out == expected) > 0.99
     assert np.max(np.abs(out - expected)) <= 1
 

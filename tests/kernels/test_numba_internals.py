@@ -237,7 +237,7 @@ def call_at(typing_context, address, value, raises):
 
 
 @compiled_only
-def test_a_native_address_is_called_by_compiled_code_and_what_it_raises_is_raised_or_told():
+def test_a_native_address_is_called_by_compiled_code_and_its_exceptions_are_raised_or_told():
     @numba.njit
     def half(value):
         if value % 2:
@@ -320,7 +320,7 @@ def machine_code_of(function):
 
 
 @compiled_only
-def test_callees_are_linked_into_their_callers_and_are_no_machine_code_of_their_own():
+def test_callees_are_linked_into_their_callers_and_are_not_machine_code_of_their_own():
     def seventeenfold(value):
         return value * 17
 
@@ -452,7 +452,7 @@ def test_a_cache_is_asked_before_a_function_is_compiled_and_given_what_was():
 
 
 @compiled_only
-def test_packed_is_none_of_code_that_holds_addresses_of_this_process():
+def test_packed_returns_none_for_code_that_holds_addresses_of_this_process():
     large = np.arange(10**6, dtype=np.float64)
     function = numba.njit(lambda place: large[place])
     cache = Memory()
@@ -561,7 +561,7 @@ def test_a_type_callable_is_a_template_around_its_function():
     assert internals.unwrapped(internals.origin_of(template)) == [written]
 
 
-def test_what_is_lowered_comes_with_its_subject_and_types():
+def test_lowered_parts_come_with_their_subject_and_types():
     def written(context, builder, signature, arguments):
         return arguments[0]
 
@@ -585,7 +585,7 @@ def test_what_is_lowered_comes_with_its_subject_and_types():
         ("LOWERED_CONSTANTS", 2),
     ],
 )
-def test_what_numba_itself_registered_has_so_many_parts(registry, parts):
+def test_registrations_of_numba_itself_have_so_many_parts(registry, parts):
     entries = getattr(internals, registry)
     assert isinstance(entries, list)
     assert {len(entry) for entry in entries} == {parts}
@@ -656,7 +656,7 @@ matrix = np.eye(3, dtype=np.float32)[::-1].copy()
 np.testing.assert_array_equal(lx.pipeline([turn(matrix=matrix)])(samples), samples[:, ::-1])
 """
 # Programs that run after the first batch, each in a process of its own.
-BEHIND = {
+CONTINUATIONS = {
     "nothing": "",
     "a product": PRODUCT,
     "a transform": TRANSFORM,
@@ -666,7 +666,7 @@ EACH = """
 import json, os, traceback, warnings
 warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # Python 3.12 warns of forks with threads
 codes = {}
-for name, source in BEHIND.items():
+for name, source in CONTINUATIONS.items():
     child = os.fork()
     if child == 0:
         try:
@@ -685,7 +685,7 @@ print(json.dumps(codes))
 def after_a_batch():
     """Return the exit status of processes that continue after a batch, and their stderr."""
     finished = subprocess.run(
-        [sys.executable, "-W", "error", "-c", f"{FIRST_BATCH}\nBEHIND = {BEHIND!r}\n{EACH}"],
+        [sys.executable, "-W", "error", "-c", f"{FIRST_BATCH}\nBEHIND = {CONTINUATIONS!r}\n{EACH}"],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,

@@ -107,7 +107,7 @@ def both(first, second):
     return first, second
 
 
-def test_what_a_function_returns_is_stored():
+def test_the_result_of_a_function_is_stored():
     out = np.zeros(1, np.int64)
     layout = (Scalar("int64"), Scalar("int64"))
     call(both, layout, out=out.ctypes.data, block=[30, 12], store=store_sum)

@@ -71,7 +71,7 @@ def test_the_inverse_of_a_matrix_is_that_of_numpy(matrix):
     np.testing.assert_allclose(np.reshape(inverse(tuple(map(float, matrix))), (3, 3)), expected)
 
 
-def test_a_window_of_the_whole_image_changes_no_bit_of_what_lies_inside():
+def test_a_window_of_the_whole_image_changes_no_bit_of_points_inside():
     x = boxes()
     x[:, :4] = np.clip(x[:, :4], 0, [30, 20, 30, 20])
     x[:, 4] = (x[:, 2] > x[:, 0]) & (x[:, 3] > x[:, 1])
@@ -83,7 +83,7 @@ def test_a_window_of_the_whole_image_changes_no_bit_of_what_lies_inside():
     np.testing.assert_array_equal(through_map, x)
 
 
-def test_what_is_not_valid_stays_so_and_a_box_outside_becomes_zeros():
+def test_invalid_rows_stay_so_and_a_box_outside_becomes_zeros():
     x = np.array([[2, 2, 4, 4, 0], [8, 8, 12, 12, 1], [11, 11, 12, 12, 1]], np.float32)
     window_points(x, 0, 10, False, 0, 10, False, 10, 10)
     np.testing.assert_array_equal(x, [[0, 0, 0, 0, 0], [8, 8, 10, 10, 1], [0, 0, 0, 0, 0]])
@@ -103,7 +103,7 @@ def test_no_points_are_no_work():
         map_points(x, tuple(map(float, ROTATED)), 10, 10)
 
 
-def test_what_is_no_number_is_not_valid():
+def test_points_with_nan_are_not_valid():
     x = np.array([[np.nan, 2, 4, 4, 1]], np.float32)
     window_points(x, 0, 10, True, 0, 10, True, 10, 10)
     np.testing.assert_array_equal(x, np.zeros((1, 5)))

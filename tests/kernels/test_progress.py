@@ -112,7 +112,7 @@ def test_on_a_terminal_there_is_a_line_for_each(on_a_terminal):
     )
 
 
-def test_what_is_quick_is_not_announced(on_a_terminal):
+def test_quick_compilations_are_not_announced(on_a_terminal):
     assert on_a_terminal["quick"] == []
 
 
@@ -197,7 +197,7 @@ def test_where_stderr_is_piped_only_the_logger_hears_it(where_stderr_is_piped):
 
 
 @pytest.mark.parametrize("compiled", [case for case in CASES if case != "in the usual way"])
-def test_nothing_is_in_the_way_of_what_is_compiled(where_stderr_is_piped, compiled):
+def test_progress_never_stops_a_compilation(where_stderr_is_piped, compiled):
     failures, written = where_stderr_is_piped
     assert compiled not in failures, failures[compiled]
     assert written == ""

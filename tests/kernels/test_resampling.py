@@ -42,7 +42,7 @@ def test_every_third_moment_is_scipys():
 
 
 @pytest.mark.parametrize("pace", [0.7, 2.5])
-def test_what_is_constant_stays_so_up_to_its_ends(pace):
+def test_constant_signals_stay_so_up_to_their_ends(pace):
     x = np.full((50, 1), 3, np.float32)
     np.testing.assert_allclose(resampled(x, 0.0, pace, int(50 / pace)), 3, rtol=1e-5)
 

@@ -94,7 +94,7 @@ def picky(x, rng):
         raise ValueError("not this one")
 
 
-def test_what_a_pass_raises_is_raised_or_told():
+def test_exceptions_of_a_pass_are_raised_or_told():
     run = lx.pipeline([picky], seed=3)
     with pytest.raises(ValueError, match="not this one") as raised:
         run(ROWS)

@@ -52,7 +52,7 @@ def test_places_outside_are_refused(key):
 
 
 @pytest.mark.parametrize("key", [1.0, [True] * 50, "a", None, (1.5, 2)])
-def test_what_is_not_a_place_is_refused(key):
+def test_indices_that_are_not_places_are_refused(key):
     with pytest.raises(IndexError, match="indexed by integers"):
         kernels.permutation(50, 3, 1)[key]
 
@@ -90,6 +90,6 @@ def test_numbers_out_of_range_are_refused(given, error):
 
 
 @pytest.mark.parametrize("given", [(5.0,), ("5",), (5, 1.5), (5, 0, None)])
-def test_what_is_not_an_integer_is_refused(given):
+def test_arguments_that_are_not_integers_are_refused(given):
     with pytest.raises(TypeError, match=r"`\w+` \(=.*\) must be an integer"):
         kernels.permutation(*given)

@@ -310,7 +310,7 @@ def test_a_caller_does_what_no_other_thread_has_begun(process):
 
 
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="plain Python has no threads of its own")
-def test_what_fails_in_another_thread_is_raised_after_all_have_ended(process):
+def test_an_exception_of_another_thread_is_raised_after_all_have_ended(process):
     ended = []
 
     def part(number, begin, end):

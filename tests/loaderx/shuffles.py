@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 FILE = Path(__file__).with_name("shuffles.json")
-# From 4096 rows on the shuffle has fewer rounds, hence 5000.
+# From 4096 rows on the shuffle has fewer rounds, so 5000.
 EPOCHS = {5: 10_000, 8: 10_000, 16: 10_000, 64: 6_000, 1000: 1_000, 5000: 1_000}
 NUMPY_RUNS = 15
 PARTNERS = (1, 2, 3, 31, 32, 33, 70, 71, 72, 499)

@@ -86,7 +86,7 @@ np.savez(ZIPPED, images=IMAGES)
         "negative rows", "two negative sizes", "unknown dtype", "quotes",
     ],
 )  # fmt: skip
-def test_what_is_no_whole_npy_file_is_refused(tmp_path, content, words):
+def test_npy_files_that_are_not_whole_are_refused(tmp_path, content, words):
     path = tmp_path / "rows.npy"
     path.write_bytes(content)
     with refused(DataError, str(path), *words):
@@ -122,7 +122,7 @@ def test_one_damaged_byte_of_a_header_raises_nothing_else(damaged, place, value)
     ],
     ids=["objects", "structured", "no rows", "one value"],
 )
-def test_what_has_no_rows_of_numbers_is_refused(tmp_path, array, error, words):
+def test_arrays_without_rows_of_numbers_are_refused(tmp_path, array, error, words):
     path = tmp_path / "rows.npy"
     path.write_bytes(npy(array))
     with refused(error, str(path), *words):
@@ -134,7 +134,7 @@ def test_what_has_no_rows_of_numbers_is_refused(tmp_path, array, error, words):
 
 
 @pytest.mark.parametrize("data", [[], [1, 2], [IMAGES], b"rows.npy", 3, None], ids=repr)
-def test_what_is_neither_path_nor_array_is_refused(data):
+def test_data_that_is_neither_path_nor_array_is_refused(data):
     threads = threading.active_count()
     with pytest.raises((ArgumentError, TypeError), match="`data`"):
         NPDataset(data)
@@ -241,7 +241,7 @@ def test_a_path_is_refused_with_the_advice_to_open_it(path):
     [None, 3, {1, 2}, (row for row in IMAGES)],
     ids=lambda dataset: type(dataset).__name__,
 )
-def test_what_is_no_source_is_a_type_error(dataset):
+def test_objects_that_are_not_sources_are_a_type_error(dataset):
     with refused(TypeError, "a source must be", type(dataset).__name__):
         DataLoader(dataset)
 
@@ -302,7 +302,7 @@ def test_a_field_named_mask_cannot_be_padded():
 
 
 @pytest.mark.parametrize("method", ["batch", "indices"])
-def test_a_step_that_is_no_step_is_refused(method):
+def test_a_step_that_is_not_a_step_is_refused(method):
     endless, finite = DataLoader(IMAGES, batch_size=4), DataLoader(IMAGES, num_epochs=2)
     for loader in (endless, finite):
         with refused(ArgumentError, "`step` (=-1)", "negative"):
@@ -639,7 +639,7 @@ SHRINKING = {
 }
 
 
-# Runs them in turn, each in a folder of its own, and says what came of each.
+# Runs them in turn, each in a folder of its own, and reports the outcome of each.
 IN_TURN = """
 import json, os, sys, textwrap
 import numpy as np

@@ -263,7 +263,7 @@ JAX_REMAINS = {
 
 
 @pytest.mark.parametrize("remains", NUMPY_REMAINS)
-def test_what_remains_of_a_dropped_numpy_batch_stays_right(poisoned, remains):
+def test_views_of_a_dropped_numpy_batch_stay_right(poisoned, remains):
     loader = loader_of()
     kept = [NUMPY_REMAINS[remains](batch) for batch in itertools.islice(iter(loader), 10)]
     churn(loader)
@@ -274,7 +274,7 @@ def test_what_remains_of_a_dropped_numpy_batch_stays_right(poisoned, remains):
 
 @pytest.mark.parametrize("output", ["jax", "sharded"])
 @pytest.mark.parametrize("remains", JAX_REMAINS)
-def test_what_remains_of_a_dropped_jax_batch_stays_right(poisoned, output, remains):
+def test_arrays_of_a_dropped_jax_batch_stay_right(poisoned, output, remains):
     loader = loader_of(output=output)
     kept = [JAX_REMAINS[remains](batch) for batch in itertools.islice(iter(loader), 10)]
     churn(loader)
@@ -480,7 +480,7 @@ def test_an_error_that_is_forgotten_keeps_no_batch_alive(slabs):
     assert slabs.most[IMAGE_BYTES] <= 1 + 1 + 2
 
 
-# Batches of more than 32 MB go back to the system when they are freed, so what is resident is what is used.
+# Batches of more than 32 MB go back to the system when they are freed, so resident memory is used memory.
 MEMORY_PROBE = """
 import gc
 import sys

@@ -248,8 +248,8 @@ def test_a_file_that_is_damaged_or_open_to_others_costs_a_compilation_and_not_th
 
     # Written anew, of every kind.
     after = times_written(compiled_tree)
-    renewed = {kinds[path] for path in kinds if after[path] != before[path]}
-    assert len(renewed) == len(DAMAGES)
+    rewritten = {kinds[path] for path in kinds if after[path] != before[path]}
+    assert len(rewritten) == len(DAMAGES)
     check_loaded(run(compiled_tree))
 
 

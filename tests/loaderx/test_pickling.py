@@ -392,7 +392,7 @@ def test_data_in_files_is_pickled_by_path(tmp_path, kind, monkeypatch):
     assert_same(rows_of(pickle.loads(pickled)), rows)
 
 
-def test_what_a_saved_data_set_of_a_library_maps_is_pickled_by_path(tmp_path):
+def test_mapped_files_of_a_saved_data_set_of_a_library_are_pickled_by_path(tmp_path):
     big = datasets.Dataset.from_dict({"x": np.arange(100_000)})
     big.save_to_disk(tmp_path / "big")
     source = HFDataset(tmp_path / "big")

@@ -47,7 +47,7 @@ def test_64_bits_become_32(wide, narrow):
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "i2", "i4", "u1", "u2", "u4", "f2", "f4", "c8", "U2"])
-def test_what_has_at_most_32_bits_stays(dtype):
+def test_dtypes_of_at_most_32_bits_stay(dtype):
     assert narrowed(np.dtype(dtype)) == np.dtype(dtype)
 
 

@@ -450,7 +450,7 @@ def to_the_third(x, out):
         out[i] = np.int64(x[i]) ** 3
 
 
-def test_64_bit_results_are_narrowed_for_jax_and_what_does_not_fit_is_refused():
+def test_64_bit_results_are_narrowed_for_jax_and_values_that_do_not_fit_are_refused():
     data = np.array([[1], [2], [1000], [10_000]], np.int32)
     options = {"batch_size": 2, "shuffle": False, "transforms": [to_the_third]}
     wide = lx.DataLoader(data, output="numpy", **options).batch(1)

@@ -46,9 +46,14 @@ def test_the_hooks_are_the_checks_of_ci():
     # Any other would be fetched from the network.
     assert repository["repo"] == "local"
     assert {hook["language"] for hook in repository["hooks"]} == {"system"}
-    entries = {hook["entry"] for hook in repository["hooks"]}
-    checks = yaml.safe_load(WORKFLOW.read_text())["jobs"]["checks"]
-    assert entries == {f"make {target}" for target in targets(steps(checks))}
+    assert all(len(hook["stages"]) == 1 for hook in repository["hooks"])
+    entries = {(hook["stages"][0], hook["entry"]) for hook in repository["hooks"]}
+    checks = targets(steps(yaml.safe_load(WORKFLOW.read_text())["jobs"]["checks"]))
+    later = targets(RUN.read_text()) - checks - {"test-frameworks"}  # an environment of its own
+    assert entries == {
+        *(("pre-commit", f"make {target}") for target in checks),
+        *(("pre-push", f"make {target}") for target in later),
+    }
 
 
 def test_constraints_are_the_lower_bounds():

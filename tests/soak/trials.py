@@ -268,7 +268,7 @@ def stops(rng: random.Random, home: Path) -> str:
         finally:
             first.send_signal(signal.SIGCONT)
         assert digests(end(first)[0]) == one, configuration
-    return "went on"
+    return "continued"
 
 
 def damage(rng: random.Random, home: Path) -> str:

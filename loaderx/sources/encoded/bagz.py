@@ -94,9 +94,9 @@ class BagzReader(Reader):
             self._number = os.dup(file.fileno())
             weakref.finalize(self, os.close, self._number)
         status = os.fstat(self._number)
-        beside = path.with_name(f"limits.{path.name}")
-        if beside.exists():
-            with open_file(beside, "a file of limits") as limits:
+        limits_file = path.with_name(f"limits.{path.name}")
+        if limits_file.exists():
+            with open_file(limits_file, "a file of limits") as limits:
                 content, records = limits.read(), status.st_size
         else:
             content, records = self._tail(status.st_size)

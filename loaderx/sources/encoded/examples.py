@@ -19,7 +19,7 @@ Field = tuple[int, int, int, int]
 
 
 class DamagedError(Exception):
-    """Raised for bytes that are no message."""
+    """Raised for bytes that are not a message."""
 
 
 class Messages:

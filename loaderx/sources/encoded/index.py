@@ -1,4 +1,4 @@
-"""Indexes of shards: each is scanned once, and what the scan found is kept in a file.
+"""Indexes of shards: each shard is scanned once, and the result is kept in a file.
 
 The index of `train.tar` is `.train.tar.<request>.loaderx-index` next to it, or in the cache folder if that folder
 cannot be written. It counts while the shard has the size and the time of modification that it had when it was scanned.

@@ -27,7 +27,7 @@ MOST_SCANS = 100
 MOST_BYTES = 1 << 31
 SPACES = {"RGB": ("RGB", 3), "RGBA": ("RGBA", 4)}
 GREY = ("GRAY", 1)
-# The end of the warning about bytes that were not decoded. Without it, only what has no meaning at all is noticed.
+# The end of the warning about bytes that were not decoded. Without it, only meaningless bytes are noticed.
 # [Of damage in the decoded rows: 20 to 87 percent when all of a file is decoded, 0.5 percent when it is shortened]
 LEFT_OVER = "extraneous bytes before marker 0xd9"
 OTHER_IMAGE = "the image is of another size than its header."

@@ -1,4 +1,4 @@
-"""Rows of indexed shards: what the scans of containers with ranges of bytes have in common."""
+"""Rows of indexed shards: the common part of the scans of containers with ranges of bytes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -112,7 +112,10 @@ def field_sources(
     first = next(iter(fields))
     counts = [len(columns[first]) for columns, _ in found]
     if sum(counts) == 0:
-        raise DataError(f"{paths[0]}{_more(paths)} no rows with the fields {list(fields)}.")
+        raise DataError(
+            f"{paths[0]}{_more(paths)} no rows with the fields {list(fields)}. Compare their names in `fields` "
+            "with those in the files."
+        )
     files = np.repeat(np.arange(len(paths), dtype=np.int32), counts)
     stamps = [stamp for _, stamp in found]
     sources: dict[str, Source] = {}

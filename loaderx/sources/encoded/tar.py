@@ -28,7 +28,7 @@ from .shards import (
 )
 from .tar_members import Member, tar_members
 
-# The key of a member, and its extension: what follows the first dot of the file name.
+# The key of a member, and its extension, which begins after the first dot of the file name.
 NAME = re.compile(r"(?P<key>(?:.*/)?[^./]+)\.(?P<extension>[^/]*)", re.DOTALL)
 IMAGES = frozenset(suffix[1:] for suffix in SUFFIXES)
 INTEGERS = frozenset(("cls", "cls2", "class", "count", "id", "index", "inx"))
@@ -67,7 +67,9 @@ class TarDataset(FieldsSource):
             raise ArgumentError(f'`missing` (={missing!r}) must be "raise" or "drop".')
         declared = declared_fields(fields, _by_extension)
         if labels is not None and "label" in declared:
-            raise ArgumentError("`labels` are the field 'label', which `fields` has, too.")
+            raise ArgumentError(
+                "`labels` makes a field 'label', and `fields` has one: leave one of them out."
+            )
         paths = [file.absolute() for file in record_paths(path, "a tar file")]
         scan = _Scan(declared, missing)
         found = indexed(paths, "a tar file", scan.request, scan, scan.accepts)
@@ -84,7 +86,11 @@ def _by_extension(extension: str) -> Encoded | Numbers | None:
         return Encoded(extension)
     if all(name in INTEGERS for name in names):
         return Numbers(extension, Spec((), np.int64))
-    return None
+    raise ArgumentError(
+        f"`fields` has the extension {extension!r}, and images ({', '.join(sorted(IMAGES))}) and integers "
+        f"({', '.join(sorted(INTEGERS))}) are known by theirs. Give `Encoded({extension!r})` for images, or a dtype "
+        f"for numbers, such as ('float32', {extension!r})."
+    )
 
 
 class _Scan:
@@ -142,7 +148,7 @@ class _Scan:
             if absent:
                 raise DataError(
                     f"{shard.path} has no file {_described(self._fields[absent[0]])} for the field {absent[0]!r} of "
-                    f'the key {key!r}. Give missing="drop" to leave such samples out.'
+                    f'the key {key!r}. Correct the extension in `fields`, or leave such samples out by missing="drop".'
                 )
             rows.add({name: self._value(shard, name, sample[name]) for name in self._fields})
             memory += key.encode("utf-8", "surrogateescape")
@@ -177,7 +183,7 @@ def _named(shard: Shard) -> Iterator[tuple[Member, str, str]]:
     """Yield the members that have a key, with it and their extension."""
     for member in tar_members(shard):
         match = NAME.fullmatch(member.name)
-        # What macOS adds to archives has names that begin with a dot, or is in a folder of its own.
+        # Members that macOS adds have names that begin with a dot, or are in a folder of their own.
         if match is not None and "__MACOSX" not in member.name.split("/"):
             yield member, match["key"], match["extension"].lower()
 

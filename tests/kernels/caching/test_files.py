@@ -22,7 +22,7 @@ def written(tmp_path):
     return file
 
 
-def test_what_is_written_is_read_under_the_same_key_only(written):
+def test_code_is_read_under_the_key_it_was_written_with_only(written):
     assert read_verified(written, b"key") == b"some code"
     assert read_verified(written, b"ke") is None
     assert read_verified(written, b"keys") is None
@@ -64,7 +64,7 @@ def test_a_file_that_others_may_have_written_is_not_read(written, give_away):
     assert read_verified(written, b"key") is None
 
 
-def test_what_is_no_file_is_not_waited_for(written):
+def test_a_pipe_is_not_waited_for_and_a_folder_is_not_read(written):
     written.unlink()
     os.mkfifo(written)
     assert read_verified(written, b"key") is None
@@ -73,7 +73,7 @@ def test_what_is_no_file_is_not_waited_for(written):
     assert read_verified(written, b"key") is None
 
 
-def test_nothing_is_left_of_what_cannot_be_written(written):
+def test_a_file_that_cannot_be_written_leaves_nothing(written):
     written.unlink()
     written.mkdir()
     with pytest.raises(OSError, match=r"code\.nbc"):
@@ -129,7 +129,7 @@ def test_the_first_folder_that_has_it_or_can_be_written_is_used(tmp_path, nowher
 
 
 @compiled_only
-def test_what_holds_addresses_of_this_process_is_not_stored(tmp_path):
+def test_code_with_addresses_of_this_process_is_not_stored(tmp_path):
     large = np.arange(10**6, dtype=np.float64)
     function = numba.njit(lambda place: large[place])
     set_cache(function, files.CodeCache(lambda: [tmp_path], "large", "stamp"))
@@ -149,7 +149,7 @@ def test_a_cache_holds_what_is_whole(tmp_path):
     assert not holds(cache, (types.int64,))
 
 
-def test_what_a_process_left_unfinished_is_removed_and_nothing_else(written):
+def test_unfinished_files_of_a_dead_process_are_removed_and_no_others(written):
     folder = written.parent
     names = ["a.1.nbc.12-ab.tmp", "b.2.nbc.12-cd.tmp", "a.1.nbc.123-ab.tmp", "a.1.nbc.tmp"]
     for name in names:

@@ -340,7 +340,7 @@ class Words(str):
         lambda: iter([1]),
     ],
 )
-def test_what_cannot_be_known_in_full_has_no_fingerprint(make):
+def test_values_that_cannot_be_known_in_full_have_no_fingerprint(make):
     value = make()
     for held in (value, (1, value), [value], {"a": value}):
         with pytest.raises(Uncacheable):
@@ -356,7 +356,7 @@ def test_what_cannot_be_known_in_full_has_no_fingerprint(make):
     assert fingerprint(shape) == fingerprint(made("def op(x):\n    x[0] = x.shape[0]"))
 
 
-def test_what_is_read_from_a_module_must_be_in_it():
+def test_names_that_are_read_from_a_module_must_be_in_it():
     by_name = "def op(x):\n    x[0] = getattr(tools, 'LEVEL')"
     with pytest.raises(Uncacheable, match="'tools' is decided later"):
         fingerprint(made(by_name, tools=module_of("tools", LEVEL=1)))

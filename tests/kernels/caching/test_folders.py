@@ -79,7 +79,7 @@ def test_a_link_leads_where_its_owner_wants(tmp_path, give_away):
     assert not folders.is_private(link)
 
 
-def test_a_file_is_no_folder(tmp_path):
+def test_a_file_is_not_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
     assert not folders.is_private(tmp_path / "file")
     assert not folders.is_private(tmp_path / "nothing")

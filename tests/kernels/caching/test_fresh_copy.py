@@ -57,7 +57,7 @@ def test_a_copy_of_a_jitted_function_is_one_with_its_signatures(monkeypatch):
         copy("five")
 
 
-def test_what_a_closure_and_a_module_hold_is_copied_too(monkeypatch):
+def test_values_of_closures_and_modules_are_copied_too(monkeypatch):
     held, module = raised, types.ModuleType("tools")
     module.raised = raised
 

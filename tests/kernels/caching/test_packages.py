@@ -20,7 +20,7 @@ def test_the_kernels_are_known_whatever_the_path_to_them():
     assert not packages.is_known_file(loaderx.__file__, "loaderx")
 
 
-def test_what_is_called_like_a_known_package_is_not_known_for_that(tmp_path):
+def test_a_module_with_the_name_of_a_known_package_is_not_known_for_that(tmp_path):
     for name in ("numpy", "statistics", "scipy"):
         assert not packages.is_known_file(str(tmp_path / f"{name}.py"), name)
     assert packages.is_known(np.add)

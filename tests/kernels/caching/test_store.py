@@ -129,7 +129,7 @@ def test_cleaning_removes_what_was_not_used_for_longest_with_all_that_belongs_to
     assert len(files_of(cache, "pass_a")) == 3
 
 
-def test_cleaning_leaves_alone_what_is_small_enough_and_what_is_not_ours(cache):
+def test_cleaning_leaves_alone_small_caches_and_files_that_are_not_ours(cache):
     filled(cache, ["pass_a", "pass_b"])
     (cache / "notes.py").write_text("mine")
     (cache / "pass_folder").mkdir()

@@ -16,7 +16,7 @@ DAMAGED = {3: b"", 11: b"no image", 25: None}
 
 
 def files(damaged=DAMAGED):
-    """Return encoded images of two sizes, some of which are damaged; None stands for a truncated one."""
+    """Return encoded images of two sizes, some of which are damaged; None is for a truncated one."""
     found, _ = photographs([(30 + number % 2, 40) for number in range(ROWS)])
     for row, data in damaged.items():
         found[row] = found[row][:-200] if data is None else data

@@ -34,7 +34,7 @@ def test_a_batch_is_divided_by_bytes_for_at_most_as_many_threads_as_there_are(ki
     assert parts == [1, 1, 2, 3, 4, 4]
 
 
-def test_what_python_code_costs_no_bytes_tell_so_it_is_divided_whenever_there_are_rows():
+def test_python_code_is_divided_whenever_there_are_rows_since_bytes_do_not_tell_its_cost():
     assert [scheduler(PYTHON, row_bytes=1).parts(rows) for rows in (0, 1, 2, 3, 9)] == [
         1,
         1,

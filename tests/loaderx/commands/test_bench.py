@@ -237,6 +237,7 @@ def report(reached=0.1, **seconds):
         "order": Stage("order", "order", "", 0.0),
         "photos": Stage("fetch", "fetch image", "compiled", 0.0, "NPDataset", "what helps"),
         "blur": Stage("op", "image: GaussianBlur", "compiled", 0.0, "GaussianBlur"),
+        "decode": Stage("op", "image: decode, CenterCrop", "decoder", 0.0, "decode", "what helps"),
         "crop_0": Stage("op", "image_0: RandomCrop", "compiled", 0.0, "RandomCrop"),
         "crop_1": Stage("op", "image_1: RandomCrop", "compiled", 0.0, "RandomCrop"),
         "theirs": Stage("op", "image: invert", "Python", 0.0, "invert", "what helps"),
@@ -264,6 +265,7 @@ def report(reached=0.1, **seconds):
             report(blur=40, crop_0=30, crop_1=30),
             "the transforms take 100 %: RandomCrop alone 60 %.",
         ),
+        (report(decode=60, blur=40), "the transforms take 100 %: decode alone 60 %; what helps."),
         (report(blur=80, photos=20), "the transforms take 80 %: all of it GaussianBlur."),
         (
             report(theirs=30, blur=70),
@@ -284,7 +286,7 @@ def report(reached=0.1, **seconds):
         (
             report(hook=60, photos=40),
             (
-                "the function of each batch takes 60 %: what it does per sample belongs into `transforms`, where it is "
+                "the function of each batch takes 60 %: its work per sample belongs into `transforms`, where it is "
                 "compiled."
             ),
         ),
@@ -294,7 +296,7 @@ def report(reached=0.1, **seconds):
         ),
         (
             report(order=30, hook=40, photos=30),
-            "no stage stands out: scale (each batch) 40 % and order 30 %.",
+            "no stage dominates: scale (each batch) 40 % and order 30 %.",
         ),
         (
             report(blur=40, photos=20, waiting=40),

@@ -333,7 +333,7 @@ def test_every_name_is_shown_on_every_output(tmp_path, settings, encodings):
         (">/dev/full", {0, 2}),
     ],
 )
-def test_an_output_that_cannot_be_written_is_no_traceback(tmp_path, arguments, ending, statuses):
+def test_an_output_that_cannot_be_written_is_not_a_traceback(tmp_path, arguments, ending, statuses):
     program = f"{sys.executable} -m loaderx {arguments} {ending}"
     finished = subprocess.run(
         ["/bin/sh", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
@@ -358,7 +358,7 @@ CLOSED_ERRORS = "os.close(2); sys.stderr = sys.__stderr__ = None"
     ],
     ids=["| true", ">&-", "2>&-", ">&- 2>&-", ">/dev/full"],
 )
-def test_a_result_that_cannot_be_written_is_no_traceback(forking, training, before, statuses):
+def test_a_result_that_cannot_be_written_is_not_a_traceback(forking, training, before, statuses):
     finished = forking.run(f"import os, sys\n{before}\n{MAIN}", "inspect", "x.npy")
     assert finished.returncode in statuses, finished.stderr
     assert "Traceback" not in finished.stderr

@@ -133,7 +133,7 @@ def test_bfloat16_goes_to_array_record_and_is_refused_for_npy(capsys):
     assert "cannot represent bfloat16" in capsys.readouterr().err
 
 
-def test_what_was_written_is_listed(capsys):
+def test_written_files_are_listed(capsys):
     np.save("x.npy", numbers())
     assert convert("x.npy", "x.ar") == 0
     captured = capsys.readouterr()

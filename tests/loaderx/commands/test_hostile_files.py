@@ -60,7 +60,7 @@ def test_a_path_in_a_cell_does_not_lead_out_of_the_folder(folder, capsys, path, 
 
 
 @pytest.mark.parametrize("path", ["missing.png", "below", "a\0b", "x" * 5000, "pipe.png"])
-def test_a_path_in_a_cell_that_is_no_file_is_one_line(capsys, path):
+def test_a_path_in_a_cell_that_is_not_a_file_is_one_line(capsys, path):
     os.mkfifo("pipe.png")
     write_table(path)
     assert cli.main(["convert", "t.parquet", "t.npy"]) == 2

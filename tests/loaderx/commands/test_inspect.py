@@ -142,7 +142,7 @@ def test_integers_have_a_histogram(described, capsys, form):
     assert ["3", "5", "31.2%", "#" * 15] in lines
 
 
-def test_integers_of_too_many_values_are_no_labels(described, shown):
+def test_integers_of_too_many_values_are_not_labels(described, shown):
     np.save("tokens.npy", np.arange(5000))
     assert described("tokens.npy")[0]["labels"] is None
     assert "labels" not in shown("tokens.npy")

@@ -93,7 +93,7 @@ def test_floats_beyond_0_to_1_are_stretched_over_the_sheet_and_others_are_not():
     assert np.unique(samples.views[0].pixels).tolist() == [128]
 
 
-def test_values_that_are_no_numbers_do_not_hide_the_others():
+def test_values_that_are_not_numbers_do_not_hide_the_others():
     values = np.ones((4, 8, 8), np.float32)
     values[:, 0, 0], values[:, 0, 1], values[:, 0, 2] = np.nan, np.inf, 3
     pixels = samples_of(loader_of({"image": values}, batch_size=4), 0, 4, None).views[0].pixels

@@ -159,7 +159,7 @@ def test_workers_compile_what_is_missing(monkeypatch, capfd):
     assert shown.err == ""
 
 
-def test_what_workers_cannot_do_is_compiled_by_the_command(monkeypatch, capsys):
+def test_passes_that_workers_cannot_compile_are_compiled_by_the_command(monkeypatch, capsys):
     monkeypatch.setattr(warm, "FEW_PASSES", 0)
     monkeypatch.setattr(compile_workers, "START", "import sys; sys.exit(1)")
     assert cli.main(["warm", "train.py:one"]) == 0

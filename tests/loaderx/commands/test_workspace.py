@@ -39,7 +39,7 @@ def test_a_source_called_as_an_unfinished_file_is_kept(folder, suffix):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link", "link to a folder of ours"])
-def test_what_is_not_a_workspace_is_left_alone(folder, capsys, kind):
+def test_a_folder_that_is_not_a_workspace_is_left_alone(folder, capsys, kind):
     np.save("x.npy", np.arange(10))
     place = Workspace(Path("y.npy")).path
     if kind == "file":
@@ -141,7 +141,7 @@ def test_a_signal_that_is_ignored_stays_ignored(forking, folder):
 
 
 @pytest.mark.parametrize("after", ["same", "other"])
-def test_what_a_killed_conversion_left_is_gone_after_the_next(forking, folder, after):
+def test_files_of_a_killed_conversion_are_gone_after_the_next(forking, folder, after):
     np.save("x.npy", ROWS)
     with paused_conversion(forking, "x.npy", "y.ar") as process:
         process.kill()

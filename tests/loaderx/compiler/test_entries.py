@@ -73,7 +73,7 @@ def test_fields_of_a_tuple_are_known_by_their_number():
 @pytest.mark.parametrize(
     "transforms", [T.ToFloat(), "image", 3, {"image": T.ToFloat()}, {"image": 3}]
 )
-def test_what_is_no_list_is_refused(transforms):
+def test_transforms_that_are_not_a_list_are_refused(transforms):
     refused(transforms, "list")
 
 
@@ -87,7 +87,7 @@ def test_an_op_without_parentheses_is_refused(op):
 
 
 @pytest.mark.parametrize("op", [3, "RandomFlip", None, [T.RandomFlip()]])
-def test_what_is_neither_a_transform_nor_a_function_is_refused(op):
+def test_ops_that_are_neither_transforms_nor_functions_are_refused(op):
     refused({"image": [op]}, repr(op), "neither a transform nor a function")
 
 
@@ -126,7 +126,7 @@ def test_an_authored_transform_may_be_listed_without_parentheses_if_it_needs_no_
     ],
     ids=["crop", "second crop", "channels", "label", "one-hot twice", "mixup", "cutmix", "half"],
 )  # fmt: skip
-def test_an_op_that_does_not_fit_names_itself_and_what_it_was_given(field, ops, words):
+def test_an_op_that_does_not_fit_names_itself_and_its_input(field, ops, words):
     refused({field: ops}, *words)
 
 
@@ -222,6 +222,6 @@ def test_a_transform_that_needs_another_library_is_told_to_leave_the_decorator_o
 
 @pytest.mark.parametrize("make", [T.Cast, lambda dtype: T.ToFloat(dtype=dtype)])
 @pytest.mark.parametrize("dtype", [2**64, "nonsense", object()])
-def test_what_is_no_dtype_is_refused_by_its_name(make, dtype):
+def test_invalid_dtypes_are_refused_by_their_names(make, dtype):
     with pytest.raises(lx.ArgumentError, match=r"`dtype` .* must be"):
         make(dtype)

@@ -268,7 +268,7 @@ RENEWED = [name for name in EXTENSIONS if name not in ("a jitclass", "an intrins
 
 
 @pytest.mark.parametrize("what", EXTENSIONS)
-def test_another_body_and_a_changed_global_of_what_extends_numba_are_seen(cache, what):
+def test_another_body_and_a_changed_global_of_an_extension_of_numba_are_seen(cache, what):
     source, use = EXTENSIONS[what]
     text = source + USES.format(use=use)
 
@@ -279,7 +279,7 @@ def test_another_body_and_a_changed_global_of_what_extends_numba_are_seen(cache,
             assert loaded is cached
 
     check_built(1.0, module(text.replace("{value}", "LEVEL"), LEVEL=1.0))
-    # Under another name than before: what extends NumPy stays, and the latest is no better than the first.
+    # Under another name than before: an extension of NumPy stays, and the latest is no better than the first.
     for name, other in (
         ("busday_count", "is_busday"),
         ("raised", "raised_again"),
@@ -504,7 +504,7 @@ def misspelt(x):
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_what_numba_cannot_compile_is_explained(op, reason, code):
+def test_functions_that_numba_cannot_compile_are_explained(op, reason, code):
     name, first = op.__name__, op.py.__code__.co_firstlineno
     with pytest.raises(lx.TransformError) as refusal:
         lx.DataLoader(ZEROS, transforms=[fine, op, T.Cast("int32")])
@@ -533,7 +533,7 @@ def test_colours_of_numba_are_not_part_of_a_message():
     assert not {"\x1b", "During", "Failed"} & set(re.findall(r"\x1b|During|Failed", message))
 
 
-def test_a_pass_that_cannot_be_compiled_does_not_stand_in_the_way_of_others(cache):
+def test_a_pass_that_cannot_be_compiled_does_not_stop_others(cache):
     for _ in range(2):
         with pytest.raises(lx.TransformError):
             built(misspelt)

@@ -41,7 +41,7 @@ def test_it_gives_what_a_loader_gives_at_the_same_positions(seed):
         np.testing.assert_array_equal(loader.batch(step), out, strict=True)
 
 
-def test_without_positions_samples_stand_at_the_start_of_a_stream():
+def test_without_positions_samples_are_at_the_start_of_a_stream():
     run = lx.pipeline([draw])
     zeros = np.zeros((5, 2))
     out = run(zeros)
@@ -52,7 +52,7 @@ def test_without_positions_samples_stand_at_the_start_of_a_stream():
     assert not np.isin(lx.pipeline([draw], seed=1)(zeros), out).any()
 
 
-def test_one_pipeline_takes_samples_of_any_shape_and_dtype():
+def test_one_pipeline_accepts_samples_of_any_shape_and_dtype():
     run = lx.pipeline([T.RandomFlip(1.0)])
     for samples in (IMAGES, IMAGES[:3, :2], IMAGES[..., 0].astype(np.float32), IMAGES):
         np.testing.assert_array_equal(run(samples), samples[:, :, ::-1], strict=True)
@@ -88,7 +88,7 @@ def test_samples_are_left_as_they_are_and_are_not_kept():
     assert gone() is None
 
 
-def test_one_image_is_taken_for_what_it_is():
+def test_one_image_is_recognised_as_one():
     image = IMAGES[0]
     flip, crop = lx.pipeline([T.RandomFlip(1.0)]), lx.pipeline([T.ToFloat(), T.CenterCrop(3)])
     np.testing.assert_array_equal(flip(image), image[:, ::-1], strict=True)
@@ -108,7 +108,7 @@ def test_one_image_draws_as_the_sample_at_its_position():
         np.testing.assert_array_equal(run(IMAGES[0], positions=position), many[position])
 
 
-def test_what_may_be_one_image_or_several_is_refused_unless_it_is_said():
+def test_arrays_that_may_be_one_image_or_several_are_refused_unless_batch_says_which():
     run, first = lx.pipeline([T.RandomFlip(1.0)]), IMAGES[0].transpose(2, 0, 1)
     with pytest.raises(
         lx.ArgumentError, match=r"\(3, 6, 5\).*channels first.*batch=True.*moveaxis"
@@ -121,7 +121,7 @@ def test_what_may_be_one_image_or_several_is_refused_unless_it_is_said():
         np.testing.assert_array_equal(run(greys), greys[..., ::-1])
 
 
-def test_other_chains_take_several_samples_unless_it_is_said():
+def test_other_chains_expect_several_samples_unless_batch_is_false():
     run, row = lx.pipeline([draw]), np.zeros(4)
     out = run(row, batch=False)
     np.testing.assert_array_equal(out, run(row[None])[0])
@@ -136,7 +136,7 @@ def test_other_chains_take_several_samples_unless_it_is_said():
     ("shape", "hint"),
     [((3, 16, 16), "Channels first"), ((16, 16, 12), r"`T.Channels\(12\)`")],
 )
-def test_images_whose_last_axis_is_no_channels_are_refused(op, shape, hint):
+def test_images_whose_last_axis_is_not_channels_are_refused(op, shape, hint):
     samples = np.zeros((6, *shape), np.uint8)
     for make in (lx.pipeline([op]), lambda rows: lx.DataLoader(rows, transforms=[op])):
         with pytest.raises(lx.ArgumentError, match=f"1 to 4 channels.*{hint}"):
@@ -171,7 +171,7 @@ def test_a_pipeline_shows_its_ops():
     )
 
 
-def test_what_is_no_truth_is_no_batch():
+def test_batch_must_be_true_false_or_none():
     with pytest.raises(lx.ArgumentError, match=r"`batch` \(='yes'\) must be True, False or None"):
         lx.pipeline([draw])(np.zeros((2, 2)), batch="yes")
 
@@ -182,7 +182,7 @@ def test_no_samples_are_refused(samples):
         lx.pipeline([draw])(samples)
 
 
-def test_samples_that_are_no_numbers_are_refused():
+def test_samples_that_are_not_numbers_are_refused():
     with pytest.raises(lx.ArgumentError, match="object"):
         lx.pipeline([draw])([None, "a"])
 
@@ -193,7 +193,7 @@ def test_positions_that_do_not_fit_are_refused(positions):
         lx.pipeline([draw])(np.zeros((2, 2)), positions=positions)
 
 
-def test_what_is_no_list_of_transforms_is_refused():
+def test_transforms_that_are_not_a_list_are_refused():
     for transforms in (T.ToFloat(), {"data": [T.ToFloat()]}, None):
         with pytest.raises(lx.ArgumentError, match="list of transforms"):
             lx.pipeline(transforms)
@@ -261,7 +261,7 @@ def test_rows_at_positions_into_an_array_are_the_bytes_of_a_loader(tmp_path, cou
         np.testing.assert_array_equal(batch, loader.batch(step))
 
 
-def test_python_functions_take_rows_too():
+def test_python_functions_accept_rows_too():
     def double(x):
         return x * 2
 
@@ -374,7 +374,7 @@ def picky(x, rng):
         raise ValueError("not this one")
 
 
-def test_what_a_transform_raises_in_several_threads_is_what_it_raises_in_one(in_parts):
+def test_a_transform_raises_the_same_in_several_threads_as_in_one(in_parts):
     run = lx.pipeline([T.Identity(), picky], seed=3)
     messages = []
     for count in (1, 2, 4):

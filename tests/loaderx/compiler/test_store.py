@@ -294,7 +294,7 @@ def test_nothing_is_unpickled_from_a_folder_that_others_may_write(cache, tmp_pat
     trace, original = tmp_path / "trace", files.read_verified
 
     def plant(file, key):
-        # With the right checksum: that is no secret.
+        # With the right checksum: that is not a secret.
         if b"pass_" in key:
             mode = file.parent.stat().st_mode
             file.parent.chmod(0o700)

@@ -214,5 +214,5 @@ def test_a_representation_never_fails(monkeypatch):
         ((3, 300, 25, 2), "float32", False),
     ],
 )
-def test_what_an_image_is(shape, dtype, expected):
+def test_images_are_known_by_dtype_and_shape(shape, dtype, expected):
     assert is_image(lx.Spec(shape, dtype)) is expected

@@ -171,7 +171,7 @@ def test_an_exception_comes_out_as_an_exception(message):
         ({"transform": lambda batch: {"x": batch["y"].astype("f8")}, "output": "numpy"}, "float64"),
     ],
 )
-def test_what_a_compiled_program_cannot_take_is_refused(options, name):
+def test_batches_that_a_compiled_program_cannot_accept_are_refused(options, name):
     with pytest.raises(ArgumentError, match=f"a batch has {name}, which a compiled program cannot"):
         loader_of(**options).as_callback()
 

@@ -407,7 +407,7 @@ def test_rows_that_do_not_fit_are_refused_before_they_are_moved(monkeypatch):
     monkeypatch.setattr(jax, "local_devices", lambda: [SmallDevice()])
     rows = np.broadcast_to(np.uint8(0), (300_000, 1000))
     before = live_bytes()
-    with pytest.raises(ArgumentError, match=r"takes 0.30 GB, and SmallDevice has 0.25 GB free"):
+    with pytest.raises(ArgumentError, match=r"needs 0.30 GB, and SmallDevice has 0.25 GB free"):
         DeviceLoader({"x": rows})
     assert live_bytes() == before
     DeviceLoader({"x": rows[:100]})
@@ -561,7 +561,7 @@ def test_with_setting(forking, setting, statement):
 
 
 @pytest.mark.parametrize("kind", ["weights", "mixture"])
-def test_states_of_streams_that_are_no_shuffle_are_refused(kind):
+def test_states_of_streams_that_are_not_shuffled_are_refused(kind):
     rows = np.arange(10, dtype=np.int32)
     data = Mixture({"a": (rows[:5], 1), "b": (rows[5:], 2)}) if kind == "mixture" else rows
     weights = np.arange(1, 11) if kind == "weights" else None

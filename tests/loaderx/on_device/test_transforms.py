@@ -182,6 +182,6 @@ def test_fields_that_do_not_suit_an_op_are_refused(op, data, message):
         loader.next(loader.init())
 
 
-def test_an_op_is_no_function_of_its_own():
+def test_an_op_is_not_a_function_of_its_own():
     with pytest.raises(TypeError, match="RandomFlip is for `transforms` of a DeviceLoader"):
         device.RandomFlip()({"image": jnp.zeros((2, 2, 2))}, None)

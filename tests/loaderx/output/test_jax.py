@@ -178,7 +178,7 @@ def test_without_a_working_fast_path_everything_is_delivered_by_device_put(monke
 
 
 @pytest.mark.parametrize("sharding", ["data", jax.devices()[0], PartitionSpec("data")], ids=str)
-def test_what_is_no_sharding_is_refused(sharding):
+def test_values_that_are_not_shardings_are_refused(sharding):
     with pytest.raises(ArgumentError, match=r"`sharding` \(=.*\) must be a jax.sharding.Sharding"):
         DataLoader(np.arange(8), sharding=sharding)
 
@@ -297,7 +297,7 @@ def test_a_number_that_a_hook_returns_is_an_array_of_jax(scalar, expected):
 
 
 @pytest.mark.parametrize("name", ["digits", None, b"bytes", np.array(["a", "b"]), np.str_("a")])
-def test_what_a_hook_returns_and_is_no_number_is_delivered_as_it_is(name):
+def test_results_of_a_hook_that_are_not_numbers_are_delivered_as_they_are(name):
     batch = hooked(lambda batch: {**batch, "name": name, "names": [name, name]})
     assert batch["name"] is name
     assert batch["names"][1] is name

@@ -81,7 +81,7 @@ def test_the_mask_and_structures_go_through_it_too():
     assert len(second) == 4
 
 
-def test_arrays_of_a_hook_are_converted_and_what_is_no_array_stays():
+def test_arrays_of_a_hook_are_converted_and_other_values_stay():
     own = values((4, 2))
 
     def hook(batch):

@@ -89,7 +89,7 @@ def test_a_loop_that_was_left_counts_as_a_walk():
 
 
 @pytest.mark.parametrize("options", [{"shuffle": False, "num_epochs": 1}, {"shuffle": True}])
-def test_nobody_is_warned_of_what_is_no_trap(options):
+def test_harmless_loops_do_not_warn(options):
     # Warnings are errors here.
     for _ in range(3):
         rows_of(itertools.islice(loader_of(**options), 4))

@@ -133,7 +133,7 @@ def test_an_exception_in_the_consumer_ends_the_threads():
     wait_until(lambda: not loaderx_threads())
 
 
-def test_an_error_in_a_hook_ends_no_thread_early_and_leaves_none_behind():
+def test_an_error_in_a_hook_ends_no_thread_early_and_leaves_none_running():
     def fail(batch):
         raise OSError
 

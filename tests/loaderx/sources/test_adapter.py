@@ -120,7 +120,7 @@ def test_the_fields_of_a_loader_may_be_of_different_kinds():
 @pytest.mark.parametrize(
     "thing", [3, None, {1, 2}, iter([1, 2]), lambda: 1], ids=lambda thing: type(thing).__name__
 )
-def test_what_has_no_rows_by_number_is_a_type_error(thing):
+def test_objects_without_rows_by_number_are_a_type_error(thing):
     with pytest.raises(TypeError, match=f"not {type(thing).__name__}"):
         as_source(thing)
 
@@ -160,7 +160,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_would_lose_something_as_an_array_is_refused(kind):
+def test_objects_that_would_lose_something_as_an_array_are_refused(kind):
     make, message = REFUSED[kind]
     with pytest.raises(ArgumentError, match=message):
         DataLoader(make())

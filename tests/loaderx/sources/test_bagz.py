@@ -132,7 +132,7 @@ def test_a_record_that_is_too_short_is_named(tmp_path, suffix):
         (b"abcdefg" + struct.pack("<2Q", 2, 6), "its limits have 17 bytes"),
     ],
 )
-def test_what_is_no_bagz_file_is_refused(tmp_path, content, words):
+def test_other_files_than_bagz_are_refused(tmp_path, content, words):
     (tmp_path / "x.bag").write_bytes(content)
     with pytest.raises(DataError, match=rf"x\.bag.*{words}"):
         BagzDataset(tmp_path / "x.bag", {"image": Encoded()})

@@ -107,7 +107,7 @@ def test_sampling_that_simplejpeg_refuses_is_decoded_by_pillow():
     assert_as_by_pillow(data, *COLOUR_MODES)
 
 
-def test_a_strange_revision_of_jfif_is_no_damage():
+def test_a_strange_revision_of_jfif_is_not_damage():
     data = bytearray(encode(PIXELS, "JPEG"))
     right = decoded(bytes(data))
     data[data.index(b"JFIF\0") + 5] = 0
@@ -287,7 +287,7 @@ def test_colours_of_sixteen_bits_are_their_upper_eight():
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])
 @pytest.mark.parametrize("mode", ["P", "I;16"])
-def test_colours_are_no_labels(kind, mode):
+def test_colours_are_not_labels(kind, mode):
     with pytest.raises(DataError, match=f"mode.*{mode}"):
         decoded(encode(PIXELS, kind), mode)
 
@@ -388,7 +388,7 @@ def test_no_bytes_are_an_error(data):
 
 
 @pytest.mark.parametrize("data", [b"x", b"not an image, but a text", b"RIFF1234WAVE", bytes(1000)])
-def test_files_that_are_no_images_are_an_error(data):
+def test_files_that_are_not_images_are_an_error(data):
     with pytest.raises(
         DataError, match=r"not an image of a known format \(JPEG, PNG, .*begins with b"
     ):

@@ -154,8 +154,8 @@ def test_rows_of_a_damaged_image_are_an_error_or_right(name, numbers):
             expected = by_simplejpeg(data)
             counts["decoded"] += 1
         except ValueError:
-            # Damage elsewhere: in other rows, or in a table of the header that these rows do not need. What libjpeg
-            # does not notice in these rows, it does not notice in the whole file.
+            # Damage elsewhere: in other rows, or in a table of the header that these rows do not need. Where libjpeg
+            # notices no damage in these rows, it notices none in the whole file.
             expected = lenient_pixels(data, header)
             if place >= scan and np.array_equal(pixels, right[slice(*rows)]):
                 expected = right

@@ -39,7 +39,7 @@ def test_a_missing_package_is_named_with_its_extra(module):
     assert refusal.value.name == "no_such_package"
 
 
-def test_what_a_package_itself_misses_is_left_as_it_is(tmp_path, monkeypatch):
+def test_the_error_of_a_package_that_misses_another_is_left_as_it_is(tmp_path, monkeypatch):
     (tmp_path / "package_that_needs_more.py").write_text("import no_such_package\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'no_such_package'$"):

@@ -54,7 +54,7 @@ def strange(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("opener", OPENERS)
-def test_what_is_not_a_file_is_refused_and_named(strange, opener):
+def test_paths_that_are_not_files_are_refused_and_named(strange, opener):
     for kind, path in strange.items():
         with pytest.raises(DataError, match=rf"{path.name} is {kind}, not an? "):
             OPENERS[opener](path)
@@ -63,7 +63,7 @@ def test_what_is_not_a_file_is_refused_and_named(strange, opener):
         OPENERS[opener](link)
 
 
-def test_a_pipe_is_no_database_and_no_table(strange, tmp_path):
+def test_a_pipe_is_neither_a_database_nor_a_table(strange, tmp_path):
     os.mkfifo(tmp_path / "rows.csv")
     for opened in (
         lambda: PolarsDataset(tmp_path / "rows.csv"),

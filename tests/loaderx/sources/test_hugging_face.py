@@ -206,7 +206,7 @@ def test_the_columns_of_a_format_are_the_default():
         ([[], []], "lists of no elements|not numbers"),
     ],
 )
-def test_what_is_not_numbers_of_one_shape_is_refused(column, words):
+def test_columns_that_are_not_numbers_of_one_shape_are_refused(column, words):
     dataset = datasets.Dataset.from_dict({"y": [1, 2], "x": column})
     with pytest.raises(DataError, match=words):
         HFDataset(dataset)
@@ -254,7 +254,7 @@ def test_an_empty_data_set_is_refused():
 
 
 @pytest.mark.parametrize("columns", [[], "label"])
-def test_columns_that_are_no_list_are_refused(columns):
+def test_columns_that_are_not_a_list_are_refused(columns):
     with pytest.raises(ArgumentError, match="`columns`"):
         HFDataset(dataset_of(ROWS, FEATURES), columns)
 

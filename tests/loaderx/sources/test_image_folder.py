@@ -254,7 +254,7 @@ def test_without_a_size_images_of_any_size_are_encoded(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"not an image", None])
-def test_an_encoded_image_that_is_none_is_named_by_its_file(tmp_path, content):
+def test_a_damaged_image_is_named_by_its_file(tmp_path, content):
     encoded_folder(tmp_path)
     path = tmp_path / "b" / "5.jpg"
     path.write_bytes(path.read_bytes()[:-300] if content is None else content)
@@ -298,7 +298,7 @@ def test_a_folder_may_be_deeper_than_python_recurses(tmp_path, monkeypatch):
     try:
         assert bytes_of(ImageFolder(tmp_path)[-1:]["image"]) == images[:1]
     finally:
-        # What removes the folders of tests is recursive.
+        # pytest removes the folders of tests by a recursive function.
         Path("7.jpg").unlink()
         for _ in range(depth):
             os.chdir("..")

@@ -297,13 +297,13 @@ def test_transforms_are_compiled_on_a_mixture():
 
 
 @pytest.mark.parametrize("parts", [None, {}, [], [("a", WEB, 1.0)], WEB, "a"])
-def test_what_is_no_dict_of_parts_is_refused(parts):
+def test_parts_that_are_not_a_dict_are_refused(parts):
     with pytest.raises(ArgumentError, match=r"(?s)`parts` \(=.*\) must be a dict from a name to"):
         Mixture(parts)
 
 
 @pytest.mark.parametrize("part", [WEB, (WEB,), (WEB, 1, 2), [WEB, 1], None])
-def test_a_part_that_is_no_pair_is_refused(part):
+def test_a_part_that_is_not_a_pair_is_refused(part):
     with pytest.raises(ArgumentError, match=r"`parts\['web'\]` must be \(data set, weight\)"):
         Mixture({"books": (BOOKS, 1), "web": part})
 
@@ -311,7 +311,7 @@ def test_a_part_that_is_no_pair_is_refused(part):
 @pytest.mark.parametrize(
     "weight", [0, -1, 0.0, -0.5, float("nan"), float("inf"), True, "1", None, 1j, [1]]
 )
-def test_a_weight_that_is_no_number_above_zero_is_refused(weight):
+def test_a_weight_that_is_not_a_number_above_zero_is_refused(weight):
     with pytest.raises(
         ArgumentError,
         match=r"`parts\['web'\]` has the weight .*; it must be a finite number above 0",
@@ -350,7 +350,7 @@ def test_a_dict_of_columns_of_other_lengths_is_refused():
         Mixture({"a": ({"x": WEB, "y": BOOKS}, 1)})
 
 
-def test_a_path_is_no_data_set():
+def test_a_path_is_not_a_data_set():
     with pytest.raises(TypeError, match=r"'web\.npy' is a path; open it with"):
         Mixture({"web": ("web.npy", 1)})
 

@@ -141,7 +141,7 @@ def test_a_damaged_compressed_file_is_refused(tmp_path, damage):
         IDXDataset(path)
 
 
-def test_a_folder_is_no_idx_file(tmp_path):
+def test_a_folder_is_not_an_idx_file(tmp_path):
     with pytest.raises(DataError, match="is a folder"):
         IDXDataset(tmp_path)
 
@@ -190,7 +190,7 @@ def test_files_are_downloaded_when_asked_and_only_once(tmp_path, mirror, checksu
     assert len(mirror) == 2
 
 
-def test_what_has_another_checksum_than_mnist_is_not_kept(tmp_path, mirror):
+def test_a_download_with_another_checksum_than_mnist_is_not_kept(tmp_path, mirror):
     folder = tmp_path / "folder"
     with pytest.raises(DataError) as refusal:
         MNIST(folder, download=True)

@@ -200,7 +200,7 @@ def test_a_file_needs_one_descriptor_for_as_long_as_its_source_lives(save):
     assert psutil.Process().num_fds() == before
 
 
-def test_what_is_read_is_a_copy(save):
+def test_rows_are_copies(save):
     array = values((6, 2), "f4")
     source = NPDataset(save(array))
     for key in (2, slice(None), [2]):

@@ -137,7 +137,7 @@ def test_columns_are_chosen_and_ordered_by_name():
         (pl.Series([[], []], dtype=pl.List(pl.Int64)), "lists of no elements"),
     ],
 )
-def test_what_is_not_numbers_of_one_shape_is_refused(column, words):
+def test_columns_that_are_not_numbers_of_one_shape_are_refused(column, words):
     with pytest.raises(DataError, match=words):
         PolarsDataset(pl.DataFrame({"y": [1, 2], "x": column}))
 
@@ -148,7 +148,7 @@ def test_an_empty_frame_is_refused():
 
 
 @pytest.mark.parametrize("columns", [[], "label"])
-def test_columns_that_are_no_list_are_refused(columns):
+def test_columns_that_are_not_a_list_are_refused(columns):
     with pytest.raises(ArgumentError, match="`columns`"):
         PolarsDataset(frame_of(ROWS), columns)
 

@@ -204,7 +204,7 @@ def test_a_damaged_header_is_named(tmp_path):
 
 @pytest.mark.parametrize("forged", ["options", "size"])
 @pytest.mark.parametrize("mmap", [True, False])
-def test_what_a_footer_says_of_the_chunks_is_not_believed(tmp_path, monkeypatch, forged, mmap):
+def test_a_footer_is_not_trusted_about_the_chunks(tmp_path, monkeypatch, forged, mmap):
     """Hashes do not protect against someone who can compute them."""
     array = np.tile(values((30, 1), "u1"), (1, 3000))
     path = write(

@@ -225,7 +225,7 @@ def test_a_data_set_needs_one_descriptor_per_file(tmp_path):
         assert psutil.Process().num_fds() == before
 
 
-def test_what_was_read_outlives_its_data_set(tmp_path):
+def test_rows_outlive_their_data_set(tmp_path):
     for options in KINDS.values():
         source = opened(write(tmp_path / "rows.ar", ARRAY, options), ARRAY, options)
         rows = source[:]

@@ -56,7 +56,7 @@ def test_a_loader_needs_no_more(tmp_path):
     )
 
 
-def test_what_the_caller_says_counts_for_more(tmp_path):
+def test_arguments_of_the_caller_have_priority(tmp_path):
     array = values((20, 6), "f4")
     path = tmp_path / "rows.ar"
     write_array_record(path, array, progress=False)

@@ -151,7 +151,7 @@ def test_records_of_several_files_are_padded_alike(tmp_path):
 
 
 @pytest.mark.parametrize("options", KINDS)
-def test_a_record_that_is_no_whole_number_of_steps_is_named(tmp_path, options):
+def test_a_record_that_is_not_a_whole_number_of_steps_is_named(tmp_path, options):
     records = [array.tobytes() for array in sequences("f4")]
     records[7] = records[7][:-6]
     path = write(tmp_path / "texts.ar", records, KINDS[options])

@@ -113,7 +113,7 @@ def test_a_set_may_have_an_ending(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a[b]", "what?", "all*", "x@3", "a-00000-of-00002"])
-def test_a_file_that_exists_is_no_pattern(tmp_path, name):
+def test_a_file_that_exists_is_not_a_pattern(tmp_path, name):
     assert_same(opened(write(tmp_path / name, ARRAY))[:], ARRAY)
 
 
@@ -144,7 +144,7 @@ def test_of_two_sets_one_must_be_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["none", "train@3", "*.tfrecord", "trai", "none/train*", ""])
-def test_what_matches_no_file_is_not_found(tmp_path, monkeypatch, name):
+def test_a_pattern_that_matches_no_file_is_not_found(tmp_path, monkeypatch, name):
     write_shards(tmp_path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError, match="no file"):
@@ -156,7 +156,7 @@ def test_one_missing_file_of_a_list_is_not_found(tmp_path):
         opened([write(tmp_path / "rows.ar", ARRAY), tmp_path / "gone.ar"])
 
 
-def test_a_folder_is_no_file(tmp_path):
+def test_a_folder_is_not_a_file(tmp_path):
     for path in (tmp_path, str(tmp_path), [tmp_path]):
         with pytest.raises(DataError, match="is a folder"):
             opened(path)
@@ -167,7 +167,7 @@ def test_a_folder_is_no_file(tmp_path):
     [None, 5, 5.0, b"rows.ar", {"rows.ar"}, iter(["rows.ar"]), np.array(["rows.ar"]), {"a": 1}],
     ids=lambda thing: type(thing).__name__,
 )
-def test_what_is_no_path_is_refused(path):
+def test_values_that_are_not_paths_are_refused(path):
     with pytest.raises(ArgumentError, match=r"`path` .* must be a path, a pattern, or a list"):
         opened(path)
 

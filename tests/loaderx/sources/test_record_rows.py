@@ -122,7 +122,7 @@ def test_unaligned_rows_of_a_file_are_read(tmp_path, options):
     )
 
 
-def test_what_is_read_is_a_copy(tmp_path):
+def test_rows_are_copies(tmp_path):
     array = values((6, 2), "f4")
     for options in KINDS.values():
         source = opened(write(tmp_path / "rows.ar", array, options), array, options)
@@ -430,7 +430,7 @@ def test_a_decoder_makes_dicts_of_records(tmp_path):
     assert_delivers(source, {"x": array[:, :2], "y": array[:, 2]})
 
 
-def test_what_a_decoder_raises_arrives_as_it_is(tmp_path):
+def test_exceptions_of_a_decoder_arrive_as_they_are(tmp_path):
     def decode(record):
         if record == b"text 7":
             raise KeyError("seven")

@@ -555,7 +555,7 @@ def writing(forking, path):
         yield process
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(forking, tmp_path):
+def test_files_of_a_killed_writer_are_removed_by_the_next_and_no_others(forking, tmp_path):
     path = tmp_path / "x.ar"
     theirs = [
         "x.ar.partial",

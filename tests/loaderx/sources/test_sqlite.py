@@ -206,7 +206,7 @@ def test_a_missing_file_is_not_made(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path):
+def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     (tmp_path / "x.db").write_text("not a database, but as long as the header of one: " * 10)
     with pytest.raises(DataError, match=r"x\.db cannot be read: file is not a database"):
         SQLiteDataset(tmp_path / "x.db", "t", {"x": "int64"})

@@ -288,7 +288,7 @@ def test_a_split_that_leaves_a_side_empty_is_refused(fraction):
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 1.5, "1", True, None])
-def test_a_split_by_what_is_no_seed_is_refused(seed):
+def test_a_split_by_an_invalid_seed_is_refused(seed):
     with pytest.raises(ArgumentError, match=r"`seed` \(="):
         NPDataset(ARRAY).split(0.5, seed=seed)
 

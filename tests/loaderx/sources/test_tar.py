@@ -107,7 +107,7 @@ def test_members_of_a_sample_may_be_in_any_order(tmp_path):
     assert_same_rows(source[np.argsort(order)], ROWS)
 
 
-def test_what_is_no_file_of_a_sample_is_ignored(tmp_path):
+def test_members_that_belong_to_no_sample_are_ignored(tmp_path):
     members = [
         header("folder", kind=tarfile.DIRTYPE),
         header("folder/n000.jpg", kind=tarfile.SYMTYPE, linkname="x"),
@@ -195,7 +195,7 @@ def test_labels_come_from_a_sidecar(tmp_path):
     del labels["n004"]
     with pytest.raises(DataError, match=r"`labels` has None for 'n004' \(row 4\)"):
         TarDataset(path, {"image": "jpg"}, labels=labels)
-    with pytest.raises(ArgumentError, match="'label', which `fields` has, too"):
+    with pytest.raises(ArgumentError, match="makes a field 'label', and `fields` has one"):
         TarDataset(path, FIELDS, labels=labels)
 
 
@@ -225,7 +225,7 @@ def test_a_sample_that_lacks_a_field_is_named_or_dropped(tmp_path):
     [
         ({}, "`fields` .* must be a dict"),
         (["jpg"], "`fields` .* must be a dict"),
-        ({"x": "txt"}, "field 'x' .* must be `Encoded"),
+        ({"x": "txt"}, "the extension 'txt'.* Give `Encoded"),
         ({"x": 5}, "field 'x'"),
         ({"x": ("text", "cls")}, "field 'x'"),
         ({"x": ("int64", "cls", (0,))}, "field 'x'"),
@@ -274,7 +274,7 @@ def test_sparse_files_are_refused(tmp_path):
         (bytes(10240), "has no rows"),
     ],
 )
-def test_what_is_no_archive_is_refused(tmp_path, content, words):
+def test_other_files_than_archives_are_refused(tmp_path, content, words):
     (tmp_path / "x.tar").write_bytes(content)
     with pytest.raises(DataError, match=rf"x\.tar.* {words}|x\.tar {words}"):
         TarDataset(tmp_path / "x.tar", FIELDS)
@@ -425,7 +425,7 @@ def test_sizes_of_more_than_33_bits_are_read(tmp_path):
             TarDataset(tmp_path / "x.tar", {"image": "jpg"})
 
 
-def test_a_tick_of_the_clock_is_no_reason_to_trust_an_index(tmp_path):
+def test_a_tick_of_the_clock_is_not_a_reason_to_trust_an_index(tmp_path):
     """Two files of one size, written one right after the other, may have one time of modification."""
     path = tmp_path / "x.tar"
     for row in (0, 1):

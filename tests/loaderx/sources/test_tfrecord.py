@@ -209,7 +209,7 @@ def test_fields_that_mean_nothing_are_refused(tmp_path, fields):
         (b"\x78\x9c" + bytes(50), "x is compressed with ZLIB as a whole"),
     ],
 )
-def test_what_is_no_tfrecord_file_is_refused(tmp_path, content, words):
+def test_other_files_than_tfrecord_are_refused(tmp_path, content, words):
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(DataError, match=words):
         TFRecordDataset(tmp_path / "x", FIELDS)

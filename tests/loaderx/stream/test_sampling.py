@@ -225,7 +225,7 @@ def test_positions_up_to_2_to_the_62_do_not_overflow(weights, positions):
     )
 
 
-def test_a_mixture_keeps_nothing_of_what_has_passed():
+def test_a_mixture_keeps_nothing_of_earlier_batches():
     sampler = mixed([0.7, 0.2, 0.1], [10**10] * 3)
     stretch(sampler, 0, 512)
     tracemalloc.start()
@@ -390,7 +390,7 @@ def test_the_size_of_weights_does_not_matter_but_their_ratio(scale):
         ([0] * 10, "`weights` must be finite, not below 0, and not all 0"),
     ],
 )
-def test_weights_that_are_none_are_refused(weights, message):
+def test_invalid_weights_are_refused(weights, message):
     with pytest.raises(ArgumentError, match=message):
         weighted(weights, 10)
 

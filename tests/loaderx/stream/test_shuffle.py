@@ -55,7 +55,7 @@ def test_epochs_are_as_random_as_permutations_of_numpy(rows):
 @pytest.mark.parametrize(
     "rows", [8, *(pytest.param(rows, marks=pytest.mark.long) for rows in EPOCHS if rows != 8)]
 )
-def test_what_is_known_of_numpy_is_so(rows):
+def test_the_known_statistics_of_numpy_are_right(rows):
     # Another NumPy may draw other permutations, which are as random.
     known, found = OF_NUMPY[str(rows)], shuffles.measured(rows)
     ratios = np.divide(found["deviation"], known["deviation"])

@@ -341,7 +341,7 @@ def test_a_state_becomes_a_dict_and_a_state_again():
     assert StreamState.from_dict(json.loads(json.dumps(state.to_dict()))) == state
 
 
-def test_strict_false_is_no_way_to_pass_what_is_not_a_state():
+def test_strict_false_does_not_accept_values_that_are_not_states():
     with iter(loader_of()) as iterator:
         for state in ({}, GOOD | {"position": -1}, GOOD | {"step": 1.0}):
             with pytest.raises(StateError):
@@ -415,7 +415,7 @@ def test_the_state_that_the_next_test_breaks_is_good():
     ],
     ids=repr,
 )
-def test_what_is_not_a_state_is_refused_by_name_and_changes_nothing(state):
+def test_values_that_are_not_states_are_refused_by_name_and_change_nothing(state):
     loader = loader_of()
     with iter(loader) as iterator:
         batches = [next(iterator)]
@@ -477,7 +477,7 @@ def test_another_batch_size_in_an_endless_stream_skips_and_repeats_nothing():
     ],
     ids=lambda options: "-".join(options),
 )
-def test_a_state_can_move_between_loaders_that_differ_in_what_is_no_part_of_the_stream(options):
+def test_a_state_can_move_between_loaders_that_differ_outside_of_the_stream(options):
     plain, other = loader_of(), loader_of(**options)
     with iter(plain) as iterator:
         states, batches = walk(iterator)

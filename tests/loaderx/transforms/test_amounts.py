@@ -76,7 +76,7 @@ def test_one_number_means_what_the_table_says(op, argument, meaning):
     assert made(op, argument, number) == made(op, argument, wanted)
 
 
-def test_the_table_has_every_argument_that_takes_an_amount():
+def test_the_table_has_every_argument_that_accepts_an_amount():
     found = set()
     for name, value in exported().items():
         for argument in inspect.signature(value).parameters.values():

@@ -148,7 +148,7 @@ def test_an_array_is_taken_as_it_is_when_the_op_is_made():
     np.testing.assert_allclose(run(op), ROWS * 2)
 
 
-def test_a_number_takes_the_precision_of_the_sample():
+def test_a_number_has_the_precision_of_the_sample():
     @lx.transform
     def add(x, amount):
         for i in range(x.shape[0]):
@@ -181,7 +181,7 @@ def test_a_transform_may_give_a_single_number():
     assert noisy[0] != noisy[1]
 
 
-def test_the_same_op_may_stand_in_several_chains_and_twice_in_one():
+def test_the_same_op_may_be_in_several_chains_and_twice_in_one():
     op = repeat(times=2)
     out = lx.pipeline([op, op])(ROWS)
     np.testing.assert_array_equal(out, np.tile(ROWS, 4))
@@ -212,7 +212,7 @@ def test_parameters_are_given_by_keyword():
 
 
 @pytest.mark.parametrize("value", ["high", None, [1, "a"], {"a": 1}, object()])
-def test_a_parameter_that_is_no_number_is_refused(value):
+def test_a_parameter_that_is_not_a_number_is_refused(value):
     with refused("`most`", "a number, a boolean or an array"):
         clip(most=value)
 
@@ -233,7 +233,7 @@ def test_a_function_of_another_form_is_refused(function):
         lx.transform(function)
 
 
-def test_a_function_that_takes_out_must_say_what_it_is():
+def test_a_function_that_fills_out_must_declare_it():
     def widen(x, out): ...
 
     with refused("'widen' has an argument `out`", r"@transform\(out=...\)"):
@@ -351,7 +351,7 @@ def test_an_index_outside_of_out_is_found():
         run(beyond)
 
 
-def test_indices_from_the_end_are_none_outside():
+def test_indices_from_the_end_are_not_outside():
     @lx.transform
     def last_first(x):
         x[0] = x[-1] + x[-x.shape[0]]
@@ -359,7 +359,7 @@ def test_indices_from_the_end_are_none_outside():
     np.testing.assert_array_equal(run(last_first)[:, 0], ROWS[:, 0] + ROWS[:, 2])
 
 
-def test_what_a_transform_raises_belongs_to_its_step():
+def test_exceptions_of_a_transform_belong_to_their_step():
     @lx.transform
     def never(x):
         if x[0] < 10:
@@ -459,7 +459,7 @@ def test_a_new_value_for_the_name_of_out_is_refused():
         lx.transform(out=lambda spec: spec)(doubled)
 
 
-def test_whole_array_statements_in_place_are_none_of_these():
+def test_whole_array_statements_in_place_do_not_rebind_a_name():
     @lx.transform
     def doubled(x):
         x *= 2

@@ -175,7 +175,7 @@ def test_debug_mode_gives_the_same_boxes(monkeypatch):
         np.testing.assert_array_equal(plain[name], compiled[name], err_msg=name)
 
 
-def test_no_boxes_and_boxes_of_no_numbers_are_no_error():
+def test_no_boxes_and_boxes_of_no_numbers_are_not_an_error():
     assert batch_of(np.zeros((16, 0, 5), np.float32), *OPS)["bboxes"].shape == (16, 0, 5)
     broken = np.full((16, 2, 4), np.nan, np.float32)
     broken[:, 1] = [0, 0, np.inf, 3]
@@ -220,7 +220,7 @@ def test_a_format_that_makes_no_sense_is_refused(arguments, message):
     assert str(caught.value) == message
 
 
-def test_a_format_for_what_cannot_be_boxes_is_refused():
+def test_a_format_for_fields_that_cannot_be_boxes_is_refused():
     with pytest.raises(lx.ArgumentError) as caught:
         batch_of(np.zeros((16, 2), np.float32), T.RandomFlip(), kinds={"bboxes": T.Boxes("coco")})
     assert str(caught.value) == (

@@ -198,7 +198,7 @@ NESTED = {
 
 
 @pytest.mark.parametrize("name", NESTED)
-def test_debug_mode_takes_the_same_ways(name, monkeypatch):
+def test_debug_mode_draws_the_same_branches(name, monkeypatch):
     samples = images(count=12)
     ops = NESTED[name]
     if name == "blend":
@@ -217,7 +217,7 @@ def test_debug_mode_takes_the_same_ways(name, monkeypatch):
     np.testing.assert_array_equal(apply(samples, *ops, seed=5), compiled)
 
 
-def test_a_mask_takes_the_way_of_its_image():
+def test_a_mask_goes_through_the_branch_of_its_image():
     masks = images((7, 10), np.int32, count=64) % 5
     both = {"image": np.repeat(masks[..., None], 3, -1).astype(np.uint8), "mask": masks}
     ops = [
@@ -234,7 +234,7 @@ def test_a_mask_takes_the_way_of_its_image():
     np.testing.assert_array_equal(straight, batch["mask"])
 
 
-def test_a_mask_takes_the_order_and_the_choice_of_its_image():
+def test_a_mask_follows_the_order_and_the_choice_of_its_image():
     masks = images((9, 9), count=64) % 5
     both = {"image": np.repeat(masks[..., None], 3, -1), "mask": masks}
     ops = [
@@ -306,7 +306,7 @@ def test_bad_arguments_are_refused(make, message):
     assert str(caught.value) == message
 
 
-def test_what_a_branch_makes_of_a_sample_must_fit():
+def test_the_result_of_a_branch_must_fit():
     with pytest.raises(
         lx.ArgumentError, match="Maybe: every branch must give the sample as float32"
     ):

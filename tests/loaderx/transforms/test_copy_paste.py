@@ -512,7 +512,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_has_no_meaning_is_refused(case):
+def test_arguments_without_meaning_are_refused(case):
     make, op, message = REFUSED[case]
     with pytest.raises(lx.ArgumentError) as caught:
         batch_of(make(), op, batch_size=4)
@@ -532,5 +532,5 @@ def test_a_background_of_no_box_is_kept():
         instances[instances == 0] = 255
     batch = batch_of(data, T.CopyPaste(1.0, background=(0, 255)))
     same(batch, plain)
-    # Values that are the number of no box are no objects either.
+    # Values that are not the number of a box are not objects either.
     same(batch_of(data, T.CopyPaste(1.0)), plain)

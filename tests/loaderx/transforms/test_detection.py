@@ -384,7 +384,7 @@ def test_without_zooming_out_an_image_stays_as_it_is():
         ((6, 8, 4), np.int32),
     ],
 )
-def test_zooming_out_takes_any_image(shape, dtype):
+def test_zooming_out_accepts_any_image(shape, dtype):
     rows = np.random.default_rng(0).integers(1, 200, (8, *shape)).astype(dtype)
     zoom = T.ZoomOut((9, 10), 1.0, sides=(2.0, 2.5))
     out = lx.pipeline([zoom], seed=1)(rows, batch=True)
@@ -506,7 +506,7 @@ NEEDED = (
         ),
     ],
 )
-def test_what_cannot_be_is_refused(fields, ops, message):
+def test_impossible_arguments_are_refused(fields, ops, message):
     with pytest.raises(lx.ArgumentError) as caught:
         batch_of(*ops, fields=fields if len(fields) > 1 else fields[0])
     assert str(caught.value) == message

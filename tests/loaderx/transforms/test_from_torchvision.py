@@ -37,7 +37,7 @@ def test_rows_have_four_cells_and_name_ops_with_arguments_that_exist():
     for heading, text in sections().items():
         for op, *others in rows(text):
             assert len(others) == 3, op
-            assert all(others[:2]), f"{op}: what has no counterpart is `none`"
+            assert all(others[:2]), f"{op}: an op without a counterpart has `none`"
             name = re.match(r"`(\w+)", op)[1]
             if heading != NEWEST:
                 assert name in exported(), name

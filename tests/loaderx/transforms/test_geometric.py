@@ -118,7 +118,7 @@ def test_an_affine_map_keeps_any_center_in_place(degrees, scale, shear):
     np.testing.assert_array_equal(matrix_of(same), matrix_of(centred))
 
 
-def test_a_perspective_takes_the_corners_it_drew_to_those_of_the_image():
+def test_a_perspective_maps_the_drawn_corners_to_those_of_the_image():
     for rng, twin in zip(streams(200), streams(200), strict=True):
         found = matrix_of(T.Perspective(0.8), rng)
         draws = np.reshape([twin.uniform(0, most) for _ in range(4) for most in (6.4, 4.8)], (4, 2))

@@ -80,7 +80,7 @@ def classes(labels):
 
 
 @pytest.mark.parametrize("op", [*COLOURS, *VALUE_OPS, *POLICIES], ids=lambda op: op.name)
-def test_what_changes_values_changes_the_image_and_leaves_labels_alone(op):
+def test_ops_on_values_change_the_image_and_leave_labels_alone(op):
     batch = batch_of({"image": PHOTO, "mask": MASK}, [op])
     np.testing.assert_array_equal(batch["mask"], MASK, strict=True)
     assert batch["image"].dtype != np.uint8 or np.any(batch["image"] != PHOTO)
@@ -158,7 +158,7 @@ def test_masks_that_number_boxes_are_labels(op):
 
 
 @pytest.mark.parametrize("op", [*COLOURS, *VALUE_OPS, *POLICIES], ids=lambda op: op.name)
-def test_what_changes_values_leaves_depth_alone(op):
+def test_ops_on_values_leave_depth_alone(op):
     batch = batch_of({"image": PHOTO, "depth": DEPTH}, [op])
     np.testing.assert_array_equal(batch["depth"], DEPTH, strict=True)
 

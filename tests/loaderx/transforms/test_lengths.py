@@ -75,7 +75,7 @@ OPS = {"Reverse": T.Reverse(1.0), "TimeShift": T.TimeShift(0.5), "TimeMask": T.T
 @CHANNELS
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("debug", ["0", "1"])
-def test_what_moves_or_masks_moments_leaves_the_padding_alone(op, channels, debug, monkeypatch):
+def test_ops_that_move_or_mask_moments_leave_the_padding_alone(op, channels, debug, monkeypatch):
     monkeypatch.setenv("LOADERX_DEBUG", debug)
     batch = loader_of(OPS[op], channels=channels).batch(0)
     np.testing.assert_array_equal(batch["length"], LENGTHS)
@@ -189,7 +189,7 @@ def test_padded_records_are_cropped_in_their_data(tmp_path):
             assert np.all(out[length:] == PAD)
 
 
-def test_what_does_not_know_lengths_is_refused():
+def test_ops_that_do_not_know_lengths_are_refused():
     for op, words in (
         (T.Resample(8), "Resample would stretch the padding"),
         (T.RandomCrop1D(8, pad=2), r"`pad` \(=2\) must be 0"),

@@ -464,7 +464,7 @@ REFUSED = {
         {},
         (
             "Mosaic: an entry has one field of the kind 'instances', whose values are numbers of boxes, and the boxes; "
-            "this one has 'instances' without boxes. Labels that are no such numbers are of the kind \"labels\": "
+            "this one has 'instances' without boxes. Labels that are not such numbers are of the kind \"labels\": "
             "kinds={'instances': \"labels\"}."
         ),
     ),
@@ -474,7 +474,7 @@ REFUSED = {
         {"kinds": {"seg": "instances"}},
         "this one has 'instances' and 'seg'.",
     ),
-    "instances that are no integers": (
+    "instances that are not integers": (
         lambda: {**scenes(4), "seg": scenes(4)["seg"] / 2},
         T.Mosaic(),
         {"kinds": {"seg": "instances"}},
@@ -508,7 +508,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_has_no_meaning_is_refused(case):
+def test_arguments_without_meaning_are_refused(case):
     make, op, options, message = REFUSED[case]
     ops = op if isinstance(op, list) else [op]
     with pytest.raises(lx.ArgumentError) as caught:

@@ -237,7 +237,7 @@ def test_counted_photons_are_poisson_numbers(photons, share, dtype):
         assert np.max(np.abs(difference)) < 1.95 / math.sqrt(out.size)
 
 
-def test_photons_leave_opacity_and_are_none_for_none():
+def test_photons_leave_opacity_alone_and_none_of_them_change_nothing():
     x = images((20, 31, 4))
     out = apply(x, ShotNoise(20))
     np.testing.assert_array_equal(out[..., 3], x[..., 3])

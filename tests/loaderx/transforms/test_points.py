@@ -146,12 +146,12 @@ def test_keypoints_follow_elastic_fields_to_a_part_of_a_pixel():
     assert batch["keypoints_valid"].all()
 
 
-def test_points_take_the_way_of_their_image_through_policies():
+def test_points_follow_their_image_through_policies():
     ops = [T.Maybe(0.5, T.RandomFlip(1)), T.OneOf(T.RandomCrop((24, 32), pad=4), T.Invert(0.0))]
     assert_boxes_fit(moved(*ops), 0)
 
 
-def test_what_changes_values_leaves_points_alone():
+def test_ops_on_values_leave_points_alone():
     data = marked_images()
     fields = ("image", "boxes", "keypoints")
     batch = moved(T.Brightness(0.0), T.ToFloat(), data=data, fields=fields, shuffle=False)
@@ -235,7 +235,7 @@ def brightened(x):
         ),
     ],
 )
-def test_what_cannot_follow_is_refused(fields, ops, message):
+def test_fields_that_cannot_follow_are_refused(fields, ops, message):
     data = {"image": np.zeros((4, 8, 8, 3), np.uint8), **fields}
     with pytest.raises(lx.ArgumentError) as caught:
         lx.DataLoader(data, batch_size=4, transforms={("image", next(iter(fields))): ops})

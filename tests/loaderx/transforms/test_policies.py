@@ -279,7 +279,7 @@ def test_masks_follow_policies_with_their_own_fill():
     [T.RandAugment(2, 15), T.TrivialAugment(), T.AugMix(), *map(T.AutoAugment, AUTO_AUGMENT)],
     ids=["RandAugment", "TrivialAugment", "AugMix", *AUTO_AUGMENT],
 )
-def test_debug_mode_takes_the_same_ways(policy, monkeypatch):
+def test_debug_mode_draws_the_same_ops(policy, monkeypatch):
     samples = images((16, 16, 3), count=24)
     compiled = apply(samples, policy)
     assert compiled.dtype == np.uint8

@@ -249,7 +249,7 @@ def test_crops_begin_anywhere_equally_often():
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float64, bool])
 @pytest.mark.usefixtures("interpreted")
-def test_what_only_moves_takes_every_dtype(dtype):
+def test_ops_that_only_move_accept_every_dtype(dtype):
     x = (signals() > 0).astype(dtype)
     for op in (S.TimeShift(0.5), S.RandomCrop1D(20, 3), S.Reverse()):
         assert apply(x, op).dtype == dtype
@@ -385,7 +385,7 @@ def test_twice_as_fast_is_twice_the_frequency():
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_labels_that_follow_take_the_nearest_moment():
+def test_labels_that_follow_have_the_value_of_the_nearest_moment():
     x = np.arange(10, dtype=np.float32)[None]
     for speed in (0.5, (0.4, 2.5)):
         op = T.Resample(23, speed=speed, fill=77.0, antialias=False)
@@ -504,6 +504,6 @@ def test_values_are_changed_as_float32_only(op, dtype):
         (S.FreqMask(1), (10,), "FreqMask accepts spectrograms of shape (time, frequency), not float32[10]."),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_the_signal_is_refused(op, shape, message):
+def test_arguments_that_do_not_fit_the_signal_are_refused(op, shape, message):
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([op])(np.zeros((2, *shape), np.float32))

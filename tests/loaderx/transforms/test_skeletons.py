@@ -400,6 +400,6 @@ def test_every_op_refuses_samples_that_are_not_sequences_of_skeletons(op, shape,
         (K.CenterOnJoint(0, 4), "CenterOnJoint: `frame` (=4) must be below 4; the input is float32[2, 4, 17, 1]."),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_the_skeleton_is_refused(op, message):
+def test_arguments_that_do_not_fit_the_skeleton_are_refused(op, message):
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         lx.pipeline([op])(np.zeros((2, 2, 4, 17, 1), np.float32))

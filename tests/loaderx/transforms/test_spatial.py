@@ -673,7 +673,7 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_what_cannot_be_one_pass_is_as_if_one_after_the_other(chain):
+def test_windows_that_cannot_be_one_pass_are_as_if_one_after_the_other(chain):
     ops, expected = CHAINS[chain]
     x = images()
     np.testing.assert_array_equal(apply(x, *ops), [expected(image) for image in x])

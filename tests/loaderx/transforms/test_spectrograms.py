@@ -171,6 +171,6 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("make", "message"), REFUSED)
-def test_what_cannot_be_is_refused(make, message):
+def test_impossible_arguments_are_refused(make, message):
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         make()

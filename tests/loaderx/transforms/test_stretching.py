@@ -71,7 +71,7 @@ def test_a_shifted_tone_has_the_other_pitch_and_bursts_stay(semitones):
     assert abs(strongest(out) - 2000 * factor) < 60
 
 
-def test_what_a_higher_pitch_cannot_hold_is_left_out():
+def test_frequencies_that_a_higher_pitch_cannot_hold_are_left_out():
     out = apply(tone(6000, MOMENTS), T.PitchShift(12.0, n_fft=SIZE))[0]
     assert np.sqrt(np.mean(out[SIZE:-SIZE] ** 2)) < 0.02
 
@@ -154,6 +154,6 @@ def test_pitch_is_that_of_the_data_and_stretching_lengths_is_refused():
         (lambda: T.PitchShift(40), "`semitones` (=40) must be a number from -36 to 36"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(make, message):
+def test_impossible_arguments_are_refused(make, message):
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         make()

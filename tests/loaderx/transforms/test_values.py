@@ -132,7 +132,7 @@ def test_a_cast_is_that_of_numpy(given_dtype, dtype):
 
 
 @pytest.mark.parametrize("order", ["<", ">", "="])
-def test_the_byte_order_of_a_dtype_is_no_part_of_it(order):
+def test_the_byte_order_of_a_dtype_is_not_a_part_of_it(order):
     out = apply(images((3, 4, 5)), T.Cast(np.dtype(np.float32).newbyteorder(order)))
     assert out.dtype == np.float32
     assert out.dtype.isnative

@@ -121,7 +121,7 @@ def test_grey_images_and_any_size_are_taken(op, monkeypatch):
     np.testing.assert_array_equal(apply(grey, op), apply(grey[..., None], op)[..., 0])
 
 
-def test_opacity_is_no_colour():
+def test_opacity_is_not_a_colour():
     x = images((24, 30, 4))
     for op in (T.Rain(1), T.Shadow(0.9, 3, region=(0, 0, 1, 1))):
         out = apply(x, op)
