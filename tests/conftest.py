@@ -87,7 +87,11 @@ def pytest_runtest_protocol(item):
 
 def pytest_unconfigure(config):
     """End this process likewise if threads that tests left keep it alive."""
-    faulthandler.dump_traceback_later(GRACE, exit=True, file=config.stash[STDERR])
+    if hasattr(config, "workerinput"):
+        # A worker is kept until the last one is done, and then ended by the process that started it.
+        faulthandler.cancel_dump_traceback_later()
+    else:
+        faulthandler.dump_traceback_later(GRACE, exit=True, file=config.stash[STDERR])
 
 
 def pytest_collection_modifyitems(items):

@@ -20,7 +20,7 @@ FILES = sorted(
 
 pytestmark = [
     pytest.mark.skipif(bool(config.DISABLE_JIT), reason="this is such a run"),
-    pytest.mark.timeout(600),  # a thousand tests in one
+    pytest.mark.timeout(1200),  # a thousand tests in one
 ]
 
 
@@ -33,7 +33,7 @@ def test_kernels_pass_their_tests_in_plain_python(tmp_path):
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=1150,
     )
     assert finished.returncode == 0, finished.stdout[-5000:] + finished.stderr
     assert int(re.search(r"(\d+) passed", finished.stdout)[1]) > 1500

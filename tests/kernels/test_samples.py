@@ -15,6 +15,7 @@ from loaderx.compiler.program import NONE
 from loaderx.kernels import passes, samples
 from loaderx.sources.row_addresses import addresses_of_rows
 from tests import reference
+from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[2]
 ROWS = np.random.default_rng(0).integers(0, 256, (6, 9, 10, 3), dtype=np.uint8)
@@ -129,7 +130,7 @@ def test_parts_run_under_every_threading_layer(layer):
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUMBA_THREADING_LAYER": layer},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
     )
     if layer == "omp" and "No threading layer could be loaded" in finished.stderr:
         pytest.skip("this machine has no libgomp")

@@ -49,8 +49,7 @@ from loaderx import transforms as T  # noqa: N812 - as users write it
 from tests.loaderx.sources.record_files import KINDS, write
 from tests.loaderx.sources.rows import assert_same, values
 from tests.loaderx.sources.test_mnist import idx
-
-pytestmark = pytest.mark.timeout(120)
+from tests.waiting import PATIENCE
 
 ROWS = 24
 IMAGES = values((ROWS, 6, 5, 3), "u1")
@@ -252,7 +251,7 @@ def run(*arguments, **environment):
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -670,7 +669,7 @@ def in_another_process(method, folder):
     process = context.Process(target=put_batches, args=(loaders, queue))
     process.start()
     try:
-        found, refusal = queue.get(timeout=90)
+        found, refusal = queue.get(timeout=PATIENCE)
     finally:
         process.join(30)
     assert process.exitcode == 0
