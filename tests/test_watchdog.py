@@ -50,7 +50,9 @@ def run(folder, *options, **files):
 
 @pytest.mark.long
 def test_a_worker_that_is_done_waits_for_the_others_for_as_long_as_these_take(tmp_path):
-    finished = run(tmp_path, "-n2", "--dist=loadfile", "-o", "timeout=60", short=SHORT, sleeps=SLEEPS)
+    finished = run(
+        tmp_path, "-n2", "--dist=loadfile", "-o", "timeout=60", short=SHORT, sleeps=SLEEPS
+    )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "2 passed" in finished.stdout
     assert finished.stderr == ""
