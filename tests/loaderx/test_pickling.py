@@ -59,8 +59,7 @@ from tests.loaderx.sources.rows import assert_same, values
 from tests.loaderx.sources.tar_files import write_tar
 from tests.loaderx.sources.test_mnist import idx
 from tests.loaderx.sources.tfrecord_files import write_tfrecord
-
-pytestmark = pytest.mark.timeout(120)
+from tests.waiting import PATIENCE
 
 ROWS = 24
 IMAGES = values((ROWS, 6, 5, 3), "u1")
@@ -305,7 +304,7 @@ def run(*arguments, **environment):
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -740,7 +739,7 @@ def in_another_process(method, folder):
     process = context.Process(target=put_batches, args=(loaders, queue))
     process.start()
     try:
-        found, refusal = queue.get(timeout=90)
+        found, refusal = queue.get(timeout=PATIENCE)
     finally:
         process.join(30)
     assert process.exitcode == 0

@@ -14,6 +14,7 @@ from loaderx import DataError, Encoded, TarDataset
 from loaderx.sources.encoded import index
 from tests.loaderx.sources.encoded_images import assert_same_rows, pictures
 from tests.loaderx.sources.tar_files import LONG_AGO, long_ago, write_tar
+from tests.waiting import PATIENCE
 
 COUNT = 5
 IMAGES = pictures(COUNT)
@@ -267,7 +268,7 @@ def test_two_processes_may_index_at_once(tmp_path):
     source = TarDataset(pattern, FIELDS)
     expected = f"{source[:]['label'].sum()} {sum(map(len, source[:]['image']))}\n"
     for process in processes:
-        answer, _ = process.communicate(timeout=60)
+        answer, _ = process.communicate(timeout=PATIENCE)
         assert answer == expected
     names = [name for name in names_in(tmp_path) if not name.endswith(".tar")]
     assert len(names) == 12
