@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,10 @@ from .examples import DamagedError
 from .field import Encoded
 from .index import Columns, Shard, indexed
 from .parquet_columns import GroupedRows, ParquetColumns
+from .parquet_footer import CODECS, READABLE, SNAPPY, STORED, Footer
 from .parquet_pages import (
     BLOCK_BYTES,
-    CODECS,
-    SNAPPY,
-    STORED,
     Blocks,
-    Chunk,
     NullError,
     locate_values,
     snappy_stream,
@@ -43,7 +40,6 @@ GROUPS, BLOCKS = "\0groups", "\0blocks "
 # Larger blocks, which are whole pages, are kept in the cache: they have many rows.
 MOST_UNCACHED = 2 * BLOCK_BYTES
 CACHE_BYTES = 1 << 28
-MAGIC_BYTES = 4
 # A scan holds a page in memory, which may be all of a column chunk.
 SCANS_AT_ONCE = 4
 
@@ -189,7 +185,7 @@ class _Scan:
         return True
 
     def __call__(self, shard: Shard) -> Columns:
-        with self._few, shard.opened() as opened, _parquet(shard.path, opened) as columns:
+        with self._few, _parquet(shard) as columns:
             found = self._scanned(shard, columns)
         shard.reached(shard.size)
         return found
@@ -207,18 +203,17 @@ class _Scan:
         places: dict[str, list[NDArray[np.int64]]] = {
             name: [np.empty((0, 2), np.int64)] for name in encoded
         }
-        for group, rows in enumerate(columns.groups):
+        for group in range(len(columns.footer.rows)):
             for name, number in encoded.items():
                 what = f"{shard.path}, row group {group}, column {columns.names[number]!r}"
                 try:
-                    chunk = _chunk(columns, group, number)
-                    if chunk.values != rows:
-                        raise DamagedError(f"it has {chunk.values} values for {rows} rows")
+                    chunk = columns.footer.chunk(group, number)
+                    levels = columns.levels(number)
                     places[name].append(
-                        locate_values(shard.read, chunk, blocks[name], shard.reached)
+                        locate_values(shard.read, chunk, levels, blocks[name], shard.reached)
                     )
                 except NullError as null:
-                    row = sum(columns.groups[:group]) + null.row
+                    row = sum(columns.footer.rows[:group]) + null.row
                     raise DataError(
                         f"{columns.where(row)}: the column {columns.names[number]!r} of the field {name!r} is null. "
                         "Leave such rows out, or embed images of which only the path is stored."
@@ -228,41 +223,27 @@ class _Scan:
         for name in encoded:
             found[name] = np.concatenate(places[name])
             found[BLOCKS + name] = blocks[name].table()
-        return {**found, GROUPS: np.array(columns.groups, np.int64)}
-
-
-def _chunk(columns: ParquetColumns, group: int, number: int) -> Chunk:
-    """Return where a column chunk is, and how it is stored."""
-    column = columns.metadata.row_group(group).column(number)
-    if column.compression not in CODECS:
-        raise DamagedError(f"it is compressed with {column.compression}, which cannot be read")
-    if column.file_path:
-        raise DamagedError(f"it is in another file, {column.file_path!r}")
-    begin, dictionary = column.data_page_offset, column.dictionary_page_offset
-    if dictionary is not None and MAGIC_BYTES <= dictionary < begin:
-        begin = dictionary
-    if begin < MAGIC_BYTES:
-        raise DamagedError(f"its first page is said to be at {begin}")
-    levels = columns.file.schema.column(number).max_definition_level
-    return Chunk(begin, column.num_values, CODECS.index(column.compression), levels)
+        return {**found, GROUPS: np.array(columns.footer.rows, np.int64)}
 
 
 @contextmanager
-def _parquet(path: Path, file: BinaryIO) -> Iterator[ParquetColumns]:
+def _parquet(shard: Shard) -> Iterator[ParquetColumns]:
     """Open a Parquet file by pyarrow, and name it in what pyarrow raises."""
     arrow = require("pyarrow", "parquet", "ParquetDataset")
     parquet = require("pyarrow.parquet", "parquet", "ParquetDataset")
+    footer = Footer(shard)
     try:
-        with parquet.ParquetFile(file, pre_buffer=False) as opened:
-            yield ParquetColumns(path, opened)
+        with shard.opened() as file, parquet.ParquetFile(file, pre_buffer=False) as opened:
+            yield ParquetColumns(shard.path, footer, opened)
     except (arrow.ArrowException, OSError) as error:
-        raise DataError(
-            f"{path} cannot be read as a Parquet file; it may be truncated, damaged or encrypted: {error}"
-        ) from error
+        raise DataError(f"{shard.path} is damaged, or cannot be read: {error}") from error
 
 
 def _by_column(path: Path, name: str) -> Encoded | Numbers:
-    with open_file(path, "a Parquet file") as file, _parquet(path, file) as columns:
+    with (
+        open_file(path, "a Parquet file") as file,
+        _parquet(Shard(path, file, lambda _: None)) as columns,
+    ):
         return columns.plain(name)
 
 
@@ -276,7 +257,7 @@ def _is_table(table: NDArray[Any], size: int) -> bool:
         begins[0] == 0
         and np.all((sizes > 0) & (sizes < 1 << 31))
         and np.all((packed >= 0) & (lengths >= 0) & (packed <= size) & (lengths <= size - packed))
-        and np.all((codecs >= 0) & (codecs < len(CODECS)))
+        and np.isin(codecs, READABLE).all()
     )
 
 

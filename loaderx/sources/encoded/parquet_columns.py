@@ -15,6 +15,7 @@ from loaderx.spec import Spec
 from .declared import Numbers
 from .field import Encoded
 from .index import Columns
+from .parquet_footer import Footer
 from .paths import CompactList
 
 # Rows whose numbers are read at once.
@@ -45,15 +46,10 @@ class GroupedRows(CompactList):
 class ParquetColumns:
     """Columns of an open Parquet file."""
 
-    def __init__(self, path: Path, file: Any) -> None:
-        self.path, self.file = path, file
-        self.metadata = file.metadata
+    def __init__(self, path: Path, footer: Footer, file: Any) -> None:
+        self.path, self.footer, self._file = path, footer, file
         schema = file.schema
         self.names = [schema.column(number).path for number in range(len(schema.names))]
-        self.groups = [
-            self.metadata.row_group(number).num_rows
-            for number in range(self.metadata.num_row_groups)
-        ]
 
     def plain(self, name: str) -> Encoded | Numbers:
         """Return the field that a column is by its type."""
@@ -99,19 +95,23 @@ class ParquetColumns:
             return {}
         columns = sorted({".".join(path) for path in paths.values()})
         first = 0
-        for batch in self.file.iter_batches(BATCH, columns=columns, use_threads=False):
+        for batch in self._file.iter_batches(BATCH, columns=columns, use_threads=False):
             for name, field in fields.items():
                 parts[name].append(self._converted(batch, paths[name], name, field, first))
             first += batch.num_rows
         return {name: np.concatenate(found) for name, found in parts.items()}
 
+    def levels(self, column: int) -> int:
+        """Return the definition level of values that are not null."""
+        return int(self._file.schema.column(column).max_definition_level)
+
     def where(self, row: int) -> str:
         """Return where a row is, for messages."""
-        return f"{self.path}, {GroupedRows([self.groups]).item(row)}"
+        return f"{self.path}, {GroupedRows([self.footer.rows]).item(row)}"
 
     def _found(self, name: str, column: str) -> tuple[tuple[str, ...], Any]:
         arrow = require("pyarrow", "parquet", "ParquetDataset")
-        found = _find(arrow, self.file.schema_arrow, column)
+        found = _find(arrow, self._file.schema_arrow, column)
         if found is None:
             more = ", ..." if len(self.names) > MOST_SHOWN else ""
             known = ", ".join(map(repr, self.names[:MOST_SHOWN])) + more

@@ -3,7 +3,6 @@
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,11 @@ from loaderx.sources.byte_rows import Buffer
 from loaderx.sources.extras import require
 
 from .examples import DamagedError
+from .parquet_footer import CODECS, SNAPPY, STORED, Chunk
+from .thrift import Fields, TruncatedError, integer, read_struct, read_varint, structure
 
-# Codecs by their numbers in an index.
-CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "BROTLI", "ZSTD", "LZ4")
-STORED, SNAPPY = 0, 1
-# Names that pyarrow has for them.
-PYARROW = {SNAPPY: "snappy", 2: "gzip", 3: "brotli", 4: "zstd", 5: "lz4_raw"}
+# Names of codecs that pyarrow has.
+PYARROW = {SNAPPY: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_2 = range(4)
 # Encodings of values, as the format numbers them.
 PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8
@@ -29,16 +27,8 @@ BLOCK_BYTES = 1 << 17
 # Headers with statistics may contain a value. The largest that is read:
 MOST_HEADER = 1 << 26
 HEADER_WINDOW = 1 << 10
-MOST_DEPTH = 16
-# Types of the compact protocol of Thrift.
-TRUE, FALSE, BYTE, INTEGERS, DOUBLE, BINARY, STRUCT = 1, 2, 3, (4, 5, 6), 7, 8, 12
-
 Read = Callable[[int, int], bytes]
 Places = NDArray[np.int64]
-
-
-class TruncatedError(DamagedError):
-    """Raised for bytes that end early."""
 
 
 class NullError(Exception):
@@ -47,22 +37,6 @@ class NullError(Exception):
     def __init__(self, row: int) -> None:
         super().__init__(row)
         self.row = row
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Column chunk: the part of a column that is in a row group.
-
-    begin   place in the file of its first page
-    values  number of values
-    codec   index in `CODECS`
-    levels  greatest definition level: values of a lower one are null
-    """
-
-    begin: int
-    values: int
-    codec: int
-    levels: int
 
 
 class Blocks:
@@ -93,11 +67,12 @@ class Blocks:
 
 
 def locate_values(
-    read: Read, chunk: Chunk, blocks: Blocks, reached: Callable[[int], None]
+    read: Read, chunk: Chunk, levels: int, blocks: Blocks, reached: Callable[[int], None]
 ) -> Places:
     """Add the blocks of a column chunk; return (begin, length) in the unpacked bytes of each of its values.
 
     read     function (length, offset) -> bytes of the file, fewer at its end
+    levels   greatest definition level of the column: values of a lower one are null
     reached  called with the place in the file after each page
     """
     position, done = chunk.begin, 0
@@ -105,24 +80,24 @@ def locate_values(
     dictionary: Places | None = None
     while done < chunk.values:
         header, begin = _page_header(read, position)
-        kind, size, packed = header.get(1), _integer(header, 2), _integer(header, 3)
+        kind, size, packed = header.get(1), integer(header, 2), integer(header, 3)
         position = begin + packed
         if kind == INDEX_PAGE:
             continue
         data = read(packed, begin)
         if len(data) < packed:
             raise DamagedError(f"a page of {packed} bytes at {begin} ends beyond the file")
-        if 4 in header and zlib.crc32(data) != _integer(header, 4, least=-(1 << 31)) & 0xFFFF_FFFF:
+        if 4 in header and zlib.crc32(data) != integer(header, 4, least=-(1 << 31)) & 0xFFFF_FFFF:
             raise DamagedError(f"the checksum of the page at {begin} is wrong")
         if kind == DICTIONARY_PAGE:
-            inside = _inside(header, 7)
-            if _integer(inside, 2) not in (PLAIN, PLAIN_DICTIONARY):
+            inside = structure(header, 7)
+            if integer(inside, 2) not in (PLAIN, PLAIN_DICTIONARY):
                 raise DamagedError(f"the dictionary at {begin} has the encoding {inside[2]}")
             values = unpacked_page(chunk.codec, data, size)
-            dictionary = _plain(values, 0, _integer(inside, 1))
+            dictionary = _plain(values, 0, integer(inside, 1))
             dictionary[:, 0] += _add_page(blocks, chunk.codec, data, begin, size)
         elif kind in (DATA_PAGE, DATA_PAGE_2):
-            places = _data_page(header, chunk, data, begin, done, blocks, dictionary)
+            places = _data_page(header, chunk, levels, data, begin, done, blocks, dictionary)
             found.append(places)
             done += len(places)
         else:
@@ -132,8 +107,9 @@ def locate_values(
 
 
 def _data_page(
-    header: dict[int, Any],
+    header: Fields,
     chunk: Chunk,
+    greatest: int,
     data: bytes,
     begin: int,
     done: int,
@@ -141,23 +117,23 @@ def _data_page(
     dictionary: Places | None,
 ) -> Places:
     """Return the places of the values of a page."""
-    codec, size = chunk.codec, _integer(header, 2)
+    codec, size = chunk.codec, integer(header, 2)
     if header[1] == DATA_PAGE:
-        inside = _inside(header, 5)
-        encoding = _integer(inside, 2)
+        inside = structure(header, 5)
+        encoding = integer(inside, 2)
         values = unpacked_page(codec, data, size)
         first, levels = 0, b""
-        if chunk.levels:
-            if _integer(inside, 3) != RLE:
+        if greatest:
+            if integer(inside, 3) != RLE:
                 raise DamagedError(
                     f"the levels of the page at {begin} have the encoding {inside[3]}"
                 )
             first = 4 + int.from_bytes(values[:4], "little")
             levels = bytes(values[4:first])
     else:
-        inside = _inside(header, 8)
-        encoding = _integer(inside, 4)
-        repeated, defined = _integer(inside, 6), _integer(inside, 5)
+        inside = structure(header, 8)
+        encoding = integer(inside, 4)
+        repeated, defined = integer(inside, 6), integer(inside, 5)
         before = repeated + defined
         if before > min(size, len(data)):
             raise DamagedError(f"the levels of the page at {begin} are longer than the page")
@@ -166,11 +142,11 @@ def _data_page(
         if inside.get(7) is False:
             codec = STORED
         values = unpacked_page(codec, data, size)
-    count = _integer(inside, 1)
+    count = integer(inside, 1)
     if count > chunk.values - done:
         raise DamagedError(f"its pages have more values than the {chunk.values} of the row group")
-    if chunk.levels:
-        null = _runs(levels, chunk.levels.bit_length(), count) != chunk.levels
+    if greatest:
+        null = _runs(levels, greatest.bit_length(), count) != greatest
         if np.any(null):
             raise NullError(done + int(np.argmax(null)))
     if encoding == PLAIN:
@@ -229,7 +205,7 @@ def _add_page(blocks: Blocks, codec: int, data: bytes, begin: int, size: int) ->
     if codec != SNAPPY or size == 0:
         ends = np.array([0, size], np.int64), np.array([begin, begin + len(data)], np.int64)
         return blocks.add(*ends, codec)
-    length, first = _varint(data, 0)
+    length, first = read_varint(data, 0)
     unpacked, packed = np.zeros((2, size // BLOCK_BYTES + 2), np.int64)
     count = snappy_blocks(np.frombuffer(data, np.uint8), first, size, BLOCK_BYTES, unpacked, packed)
     if count == DAMAGED or length != size:
@@ -267,7 +243,7 @@ def _runs(data: bytes, width: int, count: int) -> Places:
     if width > 32:
         raise DamagedError(f"numbers have {width} bits")
     while done < count:
-        header, place = _varint(data, place)
+        header, place = read_varint(data, place)
         if header & 1:
             stop = place + (header >> 1) * width
             # The last group may be cut.
@@ -288,89 +264,16 @@ def _runs(data: bytes, width: int, count: int) -> Places:
     return found
 
 
-def _page_header(read: Read, position: int) -> tuple[dict[int, Any], int]:
+def _page_header(read: Read, position: int) -> tuple[Fields, int]:
     """Return the header of a page by the numbers of its fields, and the position after it."""
     window = HEADER_WINDOW
     while True:
         data = read(window, position)
         try:
-            header, length = _struct(data, 0, 0)
+            header, length = read_struct(data)
         except TruncatedError:
             if len(data) < window or window >= MOST_HEADER:
                 raise DamagedError(f"the header of a page at {position} does not end") from None
             window *= 8
             continue
         return header, position + length
-
-
-def _struct(data: bytes, place: int, depth: int) -> tuple[dict[int, Any], int]:
-    """Return the fields of a Thrift structure by number, and the place after it."""
-    fields: dict[int, Any] = {}
-    number = 0
-    if depth > MOST_DEPTH:
-        raise DamagedError("structures are nested too deep")
-    while True:
-        byte = _byte(data, place)
-        place += 1
-        if byte == 0:
-            return fields, place
-        if byte >> 4:
-            number += byte >> 4
-        else:
-            number, place = _zigzag(data, place)
-        fields[number], place = _value(data, place, byte & 15, depth)
-
-
-def _value(data: bytes, place: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind in (TRUE, FALSE):
-        return kind == TRUE, place
-    if kind in INTEGERS:
-        return _zigzag(data, place)
-    if kind == STRUCT:
-        return _struct(data, place, depth + 1)
-    if kind in (BYTE, DOUBLE):
-        length = 1 if kind == BYTE else 8
-    elif kind == BINARY:
-        length, place = _varint(data, place)
-    else:
-        raise DamagedError(f"a header has a value of the type {kind}")
-    if place + length > len(data):
-        raise TruncatedError("a value in a header ends early")
-    return None, place + length
-
-
-def _zigzag(data: bytes, place: int) -> tuple[int, int]:
-    value, place = _varint(data, place)
-    return value >> 1 ^ -(value & 1), place
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 70:
-        byte = _byte(data, place)
-        value |= (byte & 127) << shift
-        place += 1
-        if byte < 128:
-            return value, place
-        shift += 7
-    raise DamagedError("a number does not end")
-
-
-def _byte(data: bytes, place: int) -> int:
-    if place >= len(data):
-        raise TruncatedError("a number ends early")
-    return data[place]
-
-
-def _integer(fields: dict[int, Any], number: int, least: int = 0) -> int:
-    value = fields.get(number)
-    if type(value) is not int or not least <= value < 1 << 31:
-        raise DamagedError(f"the header of a page has {value!r} as field {number}")
-    return value
-
-
-def _inside(fields: dict[int, Any], number: int) -> dict[int, Any]:
-    inside = fields.get(number)
-    if not isinstance(inside, dict):
-        raise DamagedError(f"the header of a page has no field {number}")
-    return inside
