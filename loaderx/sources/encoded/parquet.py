@@ -203,7 +203,7 @@ class _Scan:
         places: dict[str, list[NDArray[np.int64]]] = {
             name: [np.empty((0, 2), np.int64)] for name in encoded
         }
-        for group in range(len(columns.footer.rows)):
+        for group in np.flatnonzero(columns.footer.rows).tolist():
             for name, number in encoded.items():
                 what = f"{shard.path}, row group {group}, column {columns.names[number]!r}"
                 try:

@@ -54,7 +54,7 @@ class ParquetColumns:
     def plain(self, name: str) -> Encoded | Numbers:
         """Return the field that a column is by its type."""
         arrow = require("pyarrow", "parquet", "ParquetDataset")
-        path, kind = self._found(name, name)
+        path, kind = self._found(name)
         if _bytes_of(arrow, path, kind) is not None:
             return Encoded(name)
         shape: list[int] = []
@@ -73,7 +73,7 @@ class ParquetColumns:
     def leaf(self, name: str, field: Encoded) -> int:
         """Return the number of the column with the bytes of encoded images."""
         arrow = require("pyarrow", "parquet", "ParquetDataset")
-        path, kind = self._found(name, field.field or "")
+        path, kind = self._found(field.field or "", name)
         inside = _bytes_of(arrow, path, kind)
         if inside is None:
             raise DataError(
@@ -90,7 +90,7 @@ class ParquetColumns:
             name: [np.empty((0, *field.spec.shape), field.spec.dtype)]
             for name, field in fields.items()
         }
-        paths = {name: self._found(name, field.field)[0] for name, field in fields.items()}
+        paths = {name: self._found(field.field, name)[0] for name, field in fields.items()}
         if not fields:
             return {}
         columns = sorted({".".join(path) for path in paths.values()})
@@ -109,15 +109,15 @@ class ParquetColumns:
         """Return where a row is, for messages."""
         return f"{self.path}, {GroupedRows([self.footer.rows]).item(row)}"
 
-    def _found(self, name: str, column: str) -> tuple[tuple[str, ...], Any]:
+    def _found(self, column: str, name: str | None = None) -> tuple[tuple[str, ...], Any]:
+        """Return the names of the structs around a column and its own, and its type; `name` is that of the field."""
         arrow = require("pyarrow", "parquet", "ParquetDataset")
         found = _find(arrow, self._file.schema_arrow, column)
         if found is None:
             more = ", ..." if len(self.names) > MOST_SHOWN else ""
             known = ", ".join(map(repr, self.names[:MOST_SHOWN])) + more
-            raise DataError(
-                f"{self.path} has no column {column!r} for the field {name!r}; it has {known or 'none'}."
-            )
+            of = "" if name is None else f" for the field {name!r}"
+            raise DataError(f"{self.path} has no column {column!r}{of}; it has {known or 'none'}.")
         return found
 
     def _converted(

@@ -171,15 +171,16 @@ def _data_page(
 
 def unpacked_page(codec: int, data: bytes, size: int) -> Buffer:
     """Return the unpacked bytes of a page or of a block, which are `size`."""
-    if codec == STORED or size == 0:
-        found: Buffer = data[: size + 1]
-    else:
+    found: Buffer = b""
+    if codec == STORED:
+        found = data
+    elif size:  # Some compressors write a few bytes for none.
         arrow = require("pyarrow", "parquet", "ParquetDataset")
         try:
             found = _decompressed(arrow, codec, data, size)
         except (arrow.ArrowException, OSError) as error:
             raise DamagedError(
-                f"{len(data)} bytes of {CODECS[codec]} cannot be decompressed: {error}"
+                f"{len(data)} bytes of {CODECS[codec]} cannot be decompressed: {str(error).rstrip('.')}"
             ) from error
     if len(found) != size:
         raise DamagedError(f"{len(data)} bytes of {CODECS[codec]} are not {size} bytes unpacked")
