@@ -1831,3 +1831,38 @@ def crc32c(data):
         for _ in range(8):
             crc = crc >> 1 ^ 0x82F63B78 * (crc & 1)
     return crc ^ 0xFFFFFFFF
+
+
+def snappy(stream):
+    """Unpacked bytes of a Snappy stream, element by element."""
+    place = 1
+    while stream[place - 1] > 127:
+        place += 1
+    out = bytearray()
+    while place < len(stream):
+        tag = stream[place]
+        place += 1
+        if tag & 3 == 0:
+            width = max(0, (tag >> 2) - 59)
+            length = (
+                int.from_bytes(stream[place : place + width], "little") if width else tag >> 2
+            ) + 1
+            place += width
+            if place + length > len(stream):
+                raise ValueError
+            out += stream[place : place + length]
+            place += length
+            continue
+        width = {1: 1, 2: 2, 3: 4}[tag & 3]
+        if place + width > len(stream):
+            raise ValueError
+        offset = int.from_bytes(stream[place : place + width], "little")
+        place += width
+        length = (tag >> 2) + 1
+        if tag & 3 == 1:
+            length, offset = (tag >> 2 & 7) + 4, offset | tag >> 5 << 8
+        if not 0 < offset <= len(out):
+            raise ValueError
+        for _ in range(length):
+            out.append(out[-offset])
+    return bytes(out)
