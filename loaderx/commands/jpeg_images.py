@@ -19,9 +19,10 @@ from .terminal import required
 # An image is decoded at 1/2, 1/4 or 1/8 if it is then still so many times larger than it will be. As Pillow's
 # `thumbnail`: the result hardly differs from that of all pixels.
 LEAST_FACTOR = 2
-# Modes of Pillow whose opacity JPEG would lose, and those whose values may be labels: a mask must not lose any.
+# Modes of Pillow whose opacity JPEG would lose, and those whose values may be labels.
 WITH_ALPHA = ("RGBA", "RGBa", "LA", "La", "PA")
 GREY = ("1", "L")
+# Modes of fields of pictures. Fields of other modes are never encoded anew: a mask must not lose a label.
 PICTURES = ("RGB", "L")
 
 
@@ -46,7 +47,7 @@ WORDS = {
     Kind.MARKED: "kept without loss, with restart markers added",
     Kind.COPIED: "copied, with the restart markers that they had",
     Kind.SHRUNK: "shrunk to --max-side and encoded anew",
-    Kind.REWRITTEN: "encoded anew: JPEG files that are progressive or otherwise not sequential",
+    Kind.REWRITTEN: "encoded anew: progressive and other unusual JPEG files",
     Kind.CONVERTED: "encoded anew: files of other formats",
     Kind.GREY_KEPT: "copied: grey files of other formats, which may be masks; --mode RGB or L makes them JPEG",
     Kind.KEPT: "copied: files with alpha, a palette or 16 bits, and masks",
@@ -103,10 +104,11 @@ class JpegOptions:
         mode = "L" if image.mode in GREY else encoded.mode
         profile = image.info.get("icc_profile") if image.mode in PICTURES else None
         factor, size = self._size(header)
-        pixels = decode(
-            data, header, Encoded(mode=mode, max_pixels=encoded.max_pixels), None, factor
-        ).pixels
-        return _written(pixels, size, self.quality, profile)
+        usual = Encoded(mode=mode, max_pixels=encoded.max_pixels)
+        pixels = decode(data, header, usual, None, factor).pixels
+        # The last pixels of a reduced image are of fewer.
+        part = header.width / factor, header.height / factor
+        return _written(pixels, part, size, self.quality, profile)
 
     def _size(self, header: Header) -> tuple[int, tuple[int, int]]:
         """Return the factor by which an image is decoded smaller, and its size (width, height)."""
@@ -125,12 +127,17 @@ class JpegOptions:
 
 
 def _written(
-    pixels: NDArray[np.uint8], size: tuple[int, int], quality: int, profile: bytes | None
+    pixels: NDArray[np.uint8],
+    part: tuple[float, float],
+    size: tuple[int, int],
+    quality: int,
+    profile: bytes | None,
 ) -> bytes:
+    """Return the upper left part of pixels, scaled to a size, as a JPEG file. Both are (width, height)."""
     library = required("PIL.Image", "images", "writing JPEG images")
     image = library.fromarray(pixels)
     if image.size != size:
-        image = image.resize(size, library.Resampling.LANCZOS)
+        image = image.resize(size, library.Resampling.LANCZOS, (0, 0, *part))
     file = io.BytesIO()
     try:
         image.save(
