@@ -16,14 +16,17 @@ from numpy.typing import NDArray
 from loaderx.errors import DataError, LoaderxError
 from loaderx.sources.npy import MappedFile, read_header
 from loaderx.sources.records.dataset import ARDataset
+from loaderx.sources.records.encoding import Encoding
 from loaderx.sources.records.file import VERIFY
 from loaderx.sources.records.paths import record_paths
 from loaderx.sources.records.reader import ChunkCache, Reader, open_reader
 from loaderx.spec import Spec
 
+from .outputs import RecordOutput, State
 from .terminal import UsageError, readable_bytes, readable_shape
 
-Block = dict[str, NDArray[Any]]
+# Of each column an array, or a list of what only one kind of output knows.
+Block = dict[str, Any]
 Range = tuple[int, int]
 # Limit for a row of compressed data, of which a few are unpacked at once: a small file can hold any number of bytes.
 MAX_ROW_BYTES = 1 << 28
@@ -38,6 +41,32 @@ class Column:
     name: str
     spec: Spec
     classes: tuple[str, ...] | None = None
+
+    @property
+    def row_bytes(self) -> int:
+        """Size of a row, by which the size of a block is chosen."""
+        return self.spec.nbytes
+
+    @property
+    def image_fields(self) -> list[str]:
+        """Names of the fields that are encoded images."""
+        return []
+
+    @property
+    def class_names(self) -> dict[str, tuple[str, ...]]:
+        """Names of classes of each field that has some."""
+        return {} if self.classes is None else {self.name: self.classes}
+
+    def record_file(self, path: Path, folder: Path, rows: int, encoding: Encoding) -> RecordOutput:
+        """Return the ArrayRecord file to which rows of this column are written."""
+        return RecordOutput(path, folder, self.spec, rows, encoding)
+
+    def summary(self, states: Sequence[State]) -> list[str]:  # noqa: ARG002 - of other columns
+        """Return lines about what was done with the rows, from the final states of the files."""
+        return []
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.spec}"
 
 
 class Table(ABC):
@@ -190,6 +219,11 @@ class RecordTable(Table):
         pad_to: int | None = None,
     ) -> None:
         noted = record_readers(path)[0].metadata.row or {}
+        if dtype is None and "fields" in noted:
+            raise UsageError(
+                f"{path}: its records have several fields, which only --jpeg converts; `lx.ARDataset` reads "
+                "them as they are."
+            )
         if dtype is None and "dtype" not in noted:
             raise UsageError(
                 f"{path}: nothing in the file says what its records hold; give --dtype and --shape."

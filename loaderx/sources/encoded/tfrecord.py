@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from loaderx.errors import ArgumentError, DataError
 from loaderx.kernels.crc32c import crc32c
 from loaderx.sources.byte_rows import Buffer, FileRanges
+from loaderx.sources.files import open_file
 from loaderx.sources.records.file import VERIFY, Verify
 from loaderx.sources.records.paths import PathLike, record_paths
 from loaderx.sources.source import FieldsSource
@@ -24,6 +26,9 @@ LENGTH_BYTES, CRC_BYTES = 8, 4
 HEADER_BYTES = LENGTH_BYTES + CRC_BYTES
 # The column of an index with the ranges of whole records; no field has such a name.
 RECORDS = "\0records"
+# The dtypes of the values of features; byte strings have none.
+DTYPES = {BYTES: None, FLOATS: "float32", INTEGERS: "int64"}
+MOST_NUMBERS = 10_000
 COMPRESSED = {b"\x1f\x8b": "GZIP", b"\x78\x01": "ZLIB", b"\x78\x9c": "ZLIB", b"\x78\xda": "ZLIB"}
 
 
@@ -66,6 +71,33 @@ class TFRecordDataset(FieldsSource):
             records = np.concatenate([columns[RECORDS] for columns, _ in found])
             rows_of = partial(VerifiedRanges, records=records, always=verify == "always")
         super().__init__(field_sources(paths, found, declared, names, rows_of))
+
+
+def first_features(path: Path) -> dict[str, tuple[str | None, tuple[int, ...]]] | None:
+    """Return the features of the first record: dtype and shape of numbers, and None for the dtype of byte strings.
+
+    None if it is not a TFRecord file. Features with more than `MOST_NUMBERS` numbers are left out.
+    """
+    with open_file(path, "a TFRecord file") as file:
+        shard = Shard(path, file, lambda _: None)
+        header = shard.read(HEADER_BYTES, 0)
+        length = int.from_bytes(header[:LENGTH_BYTES], "little")
+        known = len(header) == HEADER_BYTES and length <= shard.size - HEADER_BYTES
+        if not known or _masked(header[:LENGTH_BYTES]) != int.from_bytes(
+            header[LENGTH_BYTES:], "little"
+        ):
+            return None
+        messages = Messages(shard)
+        found: dict[str, tuple[str | None, tuple[int, ...]]] = {}
+        try:
+            for name, place in messages.features(HEADER_BYTES, HEADER_BYTES + length).items():
+                kind, values = messages.values(*place, MOST_NUMBERS)
+                if kind in DTYPES and 0 < len(values) <= MOST_NUMBERS:
+                    shape = () if len(values) == 1 else (len(values),)
+                    found[name.decode("utf-8", "replace")] = DTYPES[kind], shape
+        except (DamagedError, ValueError) as error:
+            raise DataError(f"{path}, record 0: {error}.") from error
+    return found
 
 
 class VerifiedRanges(FileRanges):
