@@ -1,25 +1,26 @@
 """Sources of `convert --jpeg`: folders, tar, TFRecord, ArrayRecord, Bagz and Parquet files with encoded images."""
 
 import re
-import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loaderx.errors import DataError
 from loaderx.sources.array import NPDataset
 from loaderx.sources.encoded.bagz import BagzDataset
+from loaderx.sources.encoded.examples import FLOATS, INTEGERS
 from loaderx.sources.encoded.field import MODES, Encoded, EncodedSpec
 from loaderx.sources.encoded.files import WholeFiles
 from loaderx.sources.encoded.paths import PathList, runs_of
 from loaderx.sources.encoded.source import EncodedSource
-from loaderx.sources.encoded.tar import IMAGES, INTEGERS, NAME, TarDataset
+from loaderx.sources.encoded.tar import INTEGERS as INTEGER_EXTENSIONS
+from loaderx.sources.encoded.tar import TarDataset
 from loaderx.sources.encoded.tfrecord import TFRecordDataset, first_features
 from loaderx.sources.records.dataset import ARDataset
 from loaderx.sources.records.paths import record_paths
 from loaderx.sources.source import FieldsSource
 
+from .image_sets import container_of, fields_by_extension
 from .jpeg_images import PICTURES, JpegOptions
 from .jpeg_tables import JpegTable, SourceTable
 from .pictures import picture_files
@@ -30,8 +31,9 @@ from .terminal import UsageError
 COLUMN = re.compile(
     rf"(?P<name>[^=:]+)(?:=(?P<where>.+?))?(?::(?P<mode>{'|'.join(MODES)}))?", re.DOTALL
 )
-# A tar header has its magic number at byte 257.
-TAR_MAGIC = slice(257, 262), b"ustar"
+# Features of TFRecord files: their kinds, and the numbers of the longest that are a field.
+DTYPES = {FLOATS: "float32", INTEGERS: "int64"}
+MOST_NUMBERS = 10_000
 Open = Callable[[str, "list[Wanted]", Encoded], FieldsSource]
 
 
@@ -79,14 +81,8 @@ def container_input(path: str, columns: list[str] | None, usual: Encoded) -> Inp
 
 def opener_of(file: Path) -> Open:
     """Return the function that opens files of this kind."""
-    with file.open("rb") as opened:
-        start = opened.read(512)
-    place, magic = TAR_MAGIC
-    if start[place] == magic:
-        return _tar
-    if first_features(file) is not None:
-        return _tfrecord
-    return _bagz if file.suffix == ".bagz" else _records
+    openers: dict[str | None, Open] = {"tar": _tar, "TFRecord": _tfrecord, "Bagz": _bagz}
+    return openers.get(container_of(file), _records)
 
 
 def _tar(path: str, wanted: list[Wanted], usual: Encoded) -> FieldsSource:
@@ -95,48 +91,42 @@ def _tar(path: str, wanted: list[Wanted], usual: Encoded) -> FieldsSource:
     fields: dict[str, Any] = {}
     for one in wanted:
         where = one.where or one.name
-        numbers = {"int64"} if set(where.lower().split(";")) <= INTEGERS or ":" in where else set()
+        numbers = (
+            {"int64"}
+            if set(where.lower().split(";")) <= INTEGER_EXTENSIONS or ":" in where
+            else set()
+        )
         fields[one.name] = (*numbers, where) if numbers else one.encoded(where, usual)
     return TarDataset(path, fields)
 
 
 def _tar_columns(file: Path) -> list[Wanted]:
-    """Return the images and the labels of the first sample of a tar file."""
-    extensions: list[str] = []
-    first = None
-    try:
-        with tarfile.open(file, "r:") as archive:
-            for member in archive:
-                match = NAME.fullmatch(member.name) if member.isfile() else None
-                first = first or (match and match["key"])
-                if match and match["key"] != first:
-                    break
-                extensions += [match["extension"].lower()] if match else []
-    except tarfile.TarError as error:
-        raise DataError(f"{file} is not a tar file, or it is damaged: {error}.") from error
-    images = [one for one in extensions if one in IMAGES]
+    """Return the images and the labels of the first samples of a tar file."""
+    found = fields_by_extension([file], Encoded())
+    images = [name for name, one in found.items() if isinstance(one, Encoded)]
     if len(images) != 1:
+        shown = ", ".join(map(repr, images)) or "no images"
         raise UsageError(
-            f"{file}: its first sample has the files {', '.join(extensions) or 'of no key'}; say which are images and "
-            "labels, such as --columns image=jpg label=cls."
+            f"{file}: its first samples have {shown}; say which are images and labels, such as --columns image=jpg "
+            "label=cls."
         )
-    # Samples may differ in the format of their images.
-    usual = [*images, *(one for one in ("jpg", "jpeg", "png", "webp") if one not in images)]
-    labels = [Wanted("label", "cls", None)] if "cls" in extensions else []
-    return [Wanted("image", ";".join(usual), None), *labels]
+    labels = [Wanted("label", "cls", None)] if "cls" in found else []
+    return [Wanted("image", images[0], None), *labels]
 
 
 def _tfrecord(path: str, wanted: list[Wanted], usual: Encoded) -> FieldsSource:
     file = record_paths(path)[0]
-    features = first_features(file) or {}
+    features = next(first_features(file, MOST_NUMBERS), {})
     fields: dict[str, Any] = {}
     for one in wanted:
         where = one.where or one.name
-        if where not in features:
+        kind, values = features.get(where, (None, []))
+        if kind is None:
             wanted = []
             break
-        dtype, shape = features[where]
-        fields[one.name] = (dtype, where, shape) if dtype else one.encoded(where, usual)
+        shape = () if len(values) == 1 else (len(values),)
+        number = kind in DTYPES and 0 < len(values) <= MOST_NUMBERS
+        fields[one.name] = (DTYPES[kind], where, shape) if number else one.encoded(where, usual)
     if not wanted:
         raise UsageError(
             f"{file}: say which features of its records are fields, such as --columns image=image/encoded "

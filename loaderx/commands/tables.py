@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import DataError, LoaderxError
+from loaderx.sources.encoded.bagz import bagz_names
 from loaderx.sources.npy import MappedFile, read_header
 from loaderx.sources.records.dataset import ARDataset
 from loaderx.sources.records.encoding import Encoding
@@ -269,7 +270,8 @@ def kind_of(path: str) -> str:
         return "folder"
     if not file.exists():
         # The path may be the name of a set of files, or a pattern.
-        record_paths(path)
+        for name in bagz_names(path):
+            record_paths(name)
         return "records"
     if not file.is_file():
         raise DataError(f"{path} is not a regular file.")

@@ -102,6 +102,10 @@ class EncodedSource(Source):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def where(self, row: int) -> str:
+        """Return where an image is, for messages: its file, and its place there."""
+        return self._rows.where(row)
+
     def read(self, rows: Rows, out: Sequence[Array]) -> None:
         for place, (row, data) in enumerate(
             zip(rows.tolist(), self._rows.fetch(rows), strict=True)
