@@ -119,7 +119,7 @@ def main() -> int:
         print(benchmark.table(), end="\n\n", flush=True)
         measured.append(benchmark.as_dict())
         if file is not None:
-            # After each: a whole run takes most of an hour, and may be interrupted.
+            # After each: a whole run takes more than an hour, and may be interrupted.
             file.parent.mkdir(exist_ok=True)
             file.write_text(json.dumps(results | {"workloads": measured}, indent=1) + "\n")
     if options.report:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +24,16 @@ class Contestant:
     worker: str = ""  # the module, if it runs in this environment
     # Whether it differs from another configuration only if there is something to compute.
     chains_only: bool = False
+    # The way it does the work, if it has several: see its worker.
+    variant: str = ""
+    # Whether it is for JPEG files, or for all but these; None is for both.
+    jpeg: bool | None = None
+
+    def takes_part(self, work: Workload) -> bool:
+        """Return whether it is a configuration for such a workload."""
+        if self.jpeg is not None and self.jpeg != (work.kind == "jpeg"):
+            return False
+        return not self.chains_only or work.chain is not None
 
     def start(self, variables: Mapping[str, str] | None = None) -> Peer:
         """Start its process; install its environment if it is missing."""
@@ -36,30 +46,56 @@ class Contestant:
 
 
 LOADERX = Contestant("loaderx", "loaderx", WORKERS, worker="benchmarks.peers.loaderx_worker")
+# Of JPEG files, which loaderx reads from a folder; and one worker, to see what the second is worth.
+TAR = replace(LOADERX, name="loaderx, from a tar file", variant="tar", jpeg=True)
+CONVERTED = replace(LOADERX, name="loaderx, from its own file", variant="converted", jpeg=True)
+ONE_WORKER = replace(LOADERX, name="loaderx, with 1 worker", workers=1, jpeg=True)
+CONVERTED_ONE_WORKER = replace(
+    CONVERTED, name="loaderx, from its own file with 1 worker", workers=1
+)
+FFCV = Contestant("FFCV", "FFCV", WORKERS, peer="ffcv")
+
+MEMMAP = "benchmarks.peers.memmap_worker"
+OPENCV = Contestant(
+    "OpenCV by hand, 2 threads",
+    "by hand",
+    WORKERS,
+    worker="benchmarks.peers.jpeg_by_hand_worker",
+    variant="opencv",
+    jpeg=True,
+)
 
 CONTESTANTS = (
     LOADERX,
-    Contestant("np.memmap by hand", "by hand", 0, worker="benchmarks.peers.memmap_worker"),
+    TAR,
+    CONVERTED,
+    Contestant("np.memmap by hand", "by hand", 0, worker=MEMMAP, jpeg=False),
     Contestant(
-        "by hand, 2 threads",
-        "by hand",
-        WORKERS,
-        worker="benchmarks.peers.memmap_worker",
-        chains_only=True,
+        "by hand, 2 threads", "by hand", WORKERS, worker=MEMMAP, chains_only=True, jpeg=False
     ),
-    Contestant("Grain, no workers", "Grain", 0, peer="grain"),
+    OPENCV,
+    replace(OPENCV, name="simplejpeg by hand, 2 threads", variant="simplejpeg"),
+    Contestant("Grain, no workers", "Grain", 0, peer="grain", jpeg=False),
     Contestant("Grain, 2 workers", "Grain", WORKERS, peer="grain"),
-    Contestant("torch, no workers", "torch", 0, peer="torch"),
+    Contestant("torch, no workers", "torch", 0, peer="torch", jpeg=False),
     Contestant("torch, 2 workers", "torch", WORKERS, peer="torch"),
-    Contestant("FFCV", "FFCV", WORKERS, peer="ffcv"),
+    FFCV,
     Contestant("DALI, CPU", "DALI", WORKERS, peer="dali"),
     Contestant("SPDL", "SPDL", WORKERS, peer="spdl"),
-    Contestant("Cyreal", "Cyreal", WORKERS, peer="cyreal"),
-    Contestant("jax-dataloader", "jax-dataloader", WORKERS, peer="jax-dataloader"),
-    Contestant("Loadax, no workers", "Loadax", 0, peer="loadax"),
-    Contestant("Loadax, 2 workers", "Loadax", WORKERS, peer="loadax"),
-    Contestant("loaderx 2.8.19 of PyPI", "loaderx 2.8", WORKERS, peer="upstream"),
+    Contestant(
+        "SPDL, its decoder", "SPDL", WORKERS, peer="spdl-decoder", variant="decoder", jpeg=True
+    ),
+    Contestant("Cyreal", "Cyreal", WORKERS, peer="cyreal", jpeg=False),
+    Contestant("jax-dataloader", "jax-dataloader", WORKERS, peer="jax-dataloader", jpeg=False),
+    Contestant("Loadax, no workers", "Loadax", 0, peer="loadax", jpeg=False),
+    Contestant("Loadax, 2 workers", "Loadax", WORKERS, peer="loadax", jpeg=False),
+    Contestant("loaderx 2.8.19 of PyPI", "loaderx 2.8", WORKERS, peer="upstream", jpeg=False),
+    Contestant("TurboLoader", "TurboLoader", WORKERS, peer="turboloader", jpeg=True),
 )
+# What a second worker is worth.
+SCALING = (LOADERX, ONE_WORKER, CONVERTED, CONVERTED_ONE_WORKER)
+# These store images that they have shrunk once.
+SHRINKING = (CONVERTED, FFCV)
 LIBRARIES = tuple(dict.fromkeys(contestant.library for contestant in CONTESTANTS))
 
 
@@ -87,7 +123,11 @@ class Entry:
     def open(self, work: Workload, on_device: bool = False) -> None:
         """Open a loader, in place of the last one."""
         self.peer.ask(
-            "open", work=asdict(work), workers=self.contestant.workers, on_device=on_device
+            "open",
+            work=asdict(work),
+            workers=self.contestant.workers,
+            on_device=on_device,
+            variant=self.contestant.variant,
         )
 
     def check(self) -> dict[str, Any]:

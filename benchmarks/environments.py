@@ -53,6 +53,16 @@ INSTALLATIONS = {
         (TORCH, TRAINING, PIXELS, ("spdl-core==0.8.0", "spdl-io==0.8.0", "array-record")),
         "spdl_worker",
     ),
+    # Its decoder is FFmpeg's; the rest of it works without.
+    "spdl-decoder": Installation(
+        "torch",
+        (TORCH, TRAINING, PIXELS, ("spdl-core==0.8.0", "spdl-io==0.8.0", "array-record")),
+        "spdl_worker",
+        system=("ffmpeg",),
+    ),
+    "turboloader": Installation(
+        "turboloader", (PIXELS, ("turboloader==2.39.0",)), "turboloader_worker"
+    ),
     "ffcv": Installation(
         "ffcv",
         # --no-deps: FFCV asks for opencv-python and torchvision, which these benchmarks do not use.

@@ -158,7 +158,7 @@ def _grow(
     with ExitStack() as stack:
         entries: dict[str, Entry] = {}
         for contestant in contestants:
-            if not contestant.chains_only:
+            if contestant.takes_part(SMALL):
                 try:
                     entry = Entry(contestant, contestant.start())
                 except Exception as error:

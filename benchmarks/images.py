@@ -1,6 +1,7 @@
 """Images of the chain benchmarks, and the checks of an epoch of a chain by any contestant."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ CHUNK = 256
 TOLERANCE = 0.03
 # Libraries change colours differently, most of all the hue.
 COLOURED_TOLERANCE = 0.2
+# Crops of photographs differ from each other, and libraries shrink them by different filters.
+PHOTOGRAPHS_TOLERANCE = 0.15
+# A correlation of rows that have nothing to do with each other is less than so many of its standard deviations.
+DEVIATIONS = 4
 
 
 def write_images(folder: Path, rows: int, size: int, seed: int = 0) -> tuple[Path, Path]:
@@ -44,10 +49,9 @@ def write_images(folder: Path, rows: int, size: int, seed: int = 0) -> tuple[Pat
     return image, label
 
 
-def epoch_summary(batches: Iterable[tuple[Images, Images]], image: Path) -> dict[str, Any]:
-    """Summarise one epoch of (images, labels), and its similarity to the rows of the file."""
-    source = np.load(image, mmap_mode="r")
-    labels, of_samples, of_rows, moments = [], [], [], []
+def epoch_summary(batches: Iterable[tuple[Images, Images]], expected: Images) -> dict[str, Any]:
+    """Summarise one epoch of (images, labels), and its similarity to the rows, whose traits are `expected`."""
+    labels, of_samples, moments = [], [], []
     shape: tuple[int, ...] = ()
     dtype = ""
     for samples, numbers in batches:
@@ -55,45 +59,68 @@ def epoch_summary(batches: Iterable[tuple[Images, Images]], image: Path) -> dict
         labels.append(np.array(numbers).reshape(-1))
         for start in range(0, len(samples), CHUNK):
             part = np.asarray(samples[start : start + CHUNK], np.float32)
-            of_samples.append(_traits(part))
-            of_rows.append(_traits(source[labels[-1][start : start + CHUNK]]))
+            of_samples.append(traits(part))
             axes = (0, 1, 2)
             sums = part.sum(axes, dtype=np.float64), np.square(part).sum(axes, dtype=np.float64)
             moments.append(np.stack(sums))
-    total = np.sum(moments, axis=0) / (len(source) * shape[0] * shape[1])
-    light, lean = np.concatenate(of_samples, axis=1)
-    row_light, row_lean = np.concatenate(of_rows, axis=1)
+    found = np.concatenate(labels)
+    rows = expected.shape[1]
+    total = np.sum(moments, axis=0) / (len(found) * shape[0] * shape[1])
+    light, lean, tint = np.concatenate(of_samples, axis=1)
+    row_light, row_lean, row_tint = expected[:, found]
     return {
         "shape": list(shape),
         "dtype": dtype,
-        "every row once": bool(
-            np.array_equal(np.sort(np.concatenate(labels)), np.arange(len(source)))
-        ),
+        "every row once": bool(np.array_equal(np.sort(found), np.arange(rows))),
         "mean": total[0].tolist(),
         "std": np.sqrt(total[1] - total[0] ** 2).tolist(),
         "likeness": float(np.corrcoef(light, row_light)[0, 1]),
+        "rows": rows,
         "handedness": float(np.corrcoef(lean, row_lean)[0, 1]),
+        "tint": float(np.corrcoef(tint, row_tint)[0, 1]),
     }
 
 
-def check_summary(
-    summary: dict[str, Any], expected: dict[str, Any], coloured: bool = False
-) -> None:
-    """Raise if the epoch of a contestant is not that of the same chain over the same rows.
+def traits_of_rows(image: Path) -> Images:
+    """Return the traits of all rows of a .npy file."""
+    rows = np.load(image, mmap_mode="r")
+    parts = [traits(rows[start : start + CHUNK]) for start in range(0, len(rows), CHUNK)]
+    return np.concatenate(parts, axis=1)
 
-    `coloured` tells that colours are changed, so that the brightness of a sample says less about its row.
-    """
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits for the differences between two epochs of one chain."""
+
+    moments: float = TOLERANCE  # of means and standard deviations
+    likeness: float = 0.8  # least correlation of samples and their rows
+    handedness: float = 0.12  # half of the images are mirrored
+    tint: float = 0.2  # least correlation of the tints of samples and their rows
+
+
+# Colours are changed, so that the brightness of a sample says less about its row.
+COLOURED = Limits(COLOURED_TOLERANCE, likeness=0.2, tint=-1)
+# A crop of a photograph may be its sky or its ground.
+OF_PHOTOGRAPHS = Limits(PHOTOGRAPHS_TOLERANCE, likeness=0.4)
+
+
+def check_summary(
+    summary: dict[str, Any], expected: dict[str, Any], limits: Limits = Limits()
+) -> None:
+    """Raise if the epoch of a contestant is not that of the same chain over the same rows."""
     for fact in ("shape", "dtype", "every row once"):
         if summary[fact] != expected[fact]:
             raise ValueError(f"{fact} is {summary[fact]}, not {expected[fact]}")
-    tolerance = COLOURED_TOLERANCE if coloured else TOLERANCE
     for fact in ("mean", "std"):
-        if not np.allclose(summary[fact], expected[fact], rtol=0, atol=tolerance):
+        if not np.allclose(summary[fact], expected[fact], rtol=0, atol=limits.moments):
             raise ValueError(f"{fact} is {summary[fact]}, not about {expected[fact]}")
-    if summary["likeness"] < (0.2 if coloured else 0.8):
+    if summary["likeness"] < limits.likeness:
         raise ValueError(f"images and labels do not match: correlation {summary['likeness']:.2f}")
-    # Half of the images are mirrored, so the lighter side says nothing about the row.
-    if abs(summary["handedness"]) > 0.12:
+    if summary["tint"] < limits.tint:
+        raise ValueError(f"red and blue are exchanged: correlation {summary['tint']:.2f}")
+    # The lighter side of a sample then says nothing about the row. A correlation of few rows is less exact.
+    handedness = max(limits.handedness, DEVIATIONS / np.sqrt(summary["rows"]))
+    if abs(summary["handedness"]) > handedness:
         raise ValueError(f"not half are mirrored: correlation {summary['handedness']:.2f}")
 
 
@@ -102,9 +129,10 @@ def normalised(pixels: Images) -> npt.NDArray[np.float64]:
     return (np.asarray(pixels, np.float64) / 255 - MEAN) / STD
 
 
-def _traits(images: Images) -> Images:
-    """Return for each image the mean, and how much lighter its left half is than its right half."""
+def traits(images: Images) -> Images:
+    """Return for each image the mean, how much lighter its left half is than its right one, and red less blue."""
     half = images.shape[2] // 2
     left = images[:, :, :half].mean(axis=(1, 2, 3), dtype=np.float64)
     right = images[:, :, half:].mean(axis=(1, 2, 3), dtype=np.float64)
-    return np.stack([(left + right) / 2, left - right])
+    red, blue = (images[..., channel].mean(axis=(1, 2), dtype=np.float64) for channel in (0, 2))
+    return np.stack([(left + right) / 2, left - right, red - blue])

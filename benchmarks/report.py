@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from benchmarks.contestants import CONTESTANTS, LIBRARIES, LOADERX
+from benchmarks.contestants import CONTESTANTS, LIBRARIES, LOADERX, SCALING
 from benchmarks.harness import ROOT
 from benchmarks.side_by_side import CACHED, COLD
 
@@ -26,7 +26,7 @@ CHOSEN = (
 )
 BEGIN, END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
 LIBRARY = {
-    **{contestant.name: contestant.library for contestant in CONTESTANTS},
+    **{contestant.name: contestant.library for contestant in (*CONTESTANTS, *SCALING)},
     COLD: LOADERX.library,
     CACHED: LOADERX.library,
 }
@@ -52,20 +52,34 @@ def best(comparison: Results, library: str) -> str | None:
 
 def table(comparisons: Iterable[Results], charts: str) -> str:
     """Return Markdown: one row for each workload with a link to its chart, a column for each library."""
+    comparisons = list(comparisons)
+    peers = _present(comparisons)
     lines = [
-        f"| | {LOADERX.name} | {' | '.join(PEERS)} |",
-        "|---|" + "---:|" * (1 + len(PEERS)),
+        f"| | {LOADERX.name} | {' | '.join(peers)} |",
+        "|---|" + "---:|" * (1 + len(peers)),
     ]
     for comparison in comparisons:
         reference = comparison["reference"]
         contestants = comparison["contestants"]
         own = f"{_figure(contestants[reference]['median'])} {comparison['unit']}"
-        if COLD in contestants:
-            own += f"; {_figure(contestants[COLD]['median'])} with nothing compiled yet"
-        cells = [_cell(comparison, library) for library in PEERS]
+        for name in contestants:
+            if name != reference and LIBRARY[name] == LOADERX.library:
+                how = name.removeprefix(f"{LOADERX.name}, ").replace("nothing", "with nothing")
+                own += f"; {_figure(contestants[name]['median'])} {how}"
+        cells = [_cell(comparison, library) for library in peers]
         chart = f"[{comparison['title']}]({charts}/{comparison['name']}.png)"
         lines.append(f"| {chart} | {own} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _present(comparisons: Iterable[Results]) -> list[str]:
+    """Return the peers that were asked for any of these workloads, whether they could do it or not."""
+    found = {
+        LIBRARY.get(name)
+        for comparison in comparisons
+        for name in (*comparison["contestants"], *comparison["absent"])
+    }
+    return [library for library in PEERS if library in found]
 
 
 def _cell(comparison: Results, library: str) -> str:
@@ -202,12 +216,12 @@ def overview_chart(results: Results, file: Path) -> None:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    shown = [one for one in _comparisons(results) if one["unit"] == "rows/s"]
+    shown = [one for one in _comparisons(results) if one["unit"] == "rows/s" and _present([one])]
     figure = Figure(figsize=(9, 1.5 + 0.46 * len(shown)), layout="constrained")
     axes = figure.subplots()
     axes.axvline(1, color=OWN, linewidth=3, label=LOADERX.name)
-    axes.set_prop_cycle(color=colormaps["tab10"](range(10)))
-    for library, marker in zip(PEERS, "osD^vP*Xhd", strict=True):
+    axes.set_prop_cycle(color=[*colormaps["tab10"](range(10)), "black"])
+    for library, marker in zip(PEERS, "osD^vP*Xhd<", strict=True):
         places = [
             (1 / advantage(one, name), row)
             for row, one in enumerate(shown)

@@ -9,13 +9,34 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.contestants import CONTESTANTS, LOADERX, Contestant, Entry
+from benchmarks.contestants import (
+    CONTESTANTS,
+    CONVERTED,
+    LOADERX,
+    SCALING,
+    SHRINKING,
+    Contestant,
+    Entry,
+)
 from benchmarks.growth import Growth, growth_of_batch, growth_of_rows
 from benchmarks.harness import Comparison, interleave, reason, status
-from benchmarks.workloads import CIFAR, ONE_ROW, SMALL, THROUGHPUT, Workload, same_chain, write
+from benchmarks.workloads import (
+    CIFAR,
+    JPEG,
+    LARGE_JPEG,
+    ONE_ROW,
+    SHRUNK_JPEG,
+    SMALL,
+    THROUGHPUT,
+    Workload,
+    same_chain,
+    write,
+)
 
 REPEATS = 5
 SECONDS = 0.4  # of one measurement, after the batches in the queue
+# Batches of decoded images take a third of a second: of fewer the last one would decide.
+JPEG_SECONDS = 2.0
 FIRST_REPEATS = 3
 TRAINING_REPEATS = 3
 TRAINING_STEPS = 20
@@ -28,8 +49,12 @@ def benchmarks(
     contestants: Sequence[Contestant] = CONTESTANTS,
 ) -> dict[str, Callable[[], Comparison | Growth]]:
     """Return all of them by name, in the order of the report."""
+    shrinking = [one for one in SHRINKING if one in contestants]
     return {
         **{work.name: partial(throughput, work, contestants) for work in THROUGHPUT},
+        **{work.name: partial(throughput, work, contestants) for work in (JPEG, LARGE_JPEG)},
+        SHRUNK_JPEG.name: partial(throughput, SHRUNK_JPEG, shrinking, reference=CONVERTED),
+        "jpeg-workers": jpeg_workers,
         "per-batch": partial(per_batch, contestants=contestants),
         "first-batch": partial(first_batch, contestants=contestants),
         "memory": partial(memory, contestants=contestants),
@@ -40,20 +65,30 @@ def benchmarks(
 
 
 def throughput(
-    work: Workload, contestants: Sequence[Contestant], repeats: int = REPEATS
+    work: Workload,
+    contestants: Sequence[Contestant],
+    repeats: int = REPEATS,
+    reference: Contestant = LOADERX,
 ) -> Comparison:
     """Measure rows per second."""
-    with opened(work, contestants) as (entries, absent):
-        figures = {name: partial(entry.rows_per_second, SECONDS) for name, entry in entries.items()}
+    seconds = JPEG_SECONDS if work.kind == "jpeg" else SECONDS
+    with opened(work, contestants, reference=reference) as (entries, absent):
+        figures = {name: partial(entry.rows_per_second, seconds) for name, entry in entries.items()}
         return interleave(
             work.title,
             "rows/s",
             figures,
-            reference=LOADERX.name,
+            reference=reference.name,
             repeats=repeats,
             absent=absent,
             name=work.name,
         )
+
+
+def jpeg_workers() -> Comparison:
+    """Measure what a second worker is worth to loaderx, where decoding takes nearly all of the time."""
+    work = replace(JPEG, name="jpeg-workers", title=f"2 workers and 1 of loaderx: {JPEG.title}")
+    return throughput(work, SCALING)
 
 
 def per_batch(
@@ -132,6 +167,8 @@ def first_batch(
         figures: dict[str, Callable[[], float]] = {}
         absent: dict[str, str] = {}
         for contestant in contestants:
+            if not contestant.takes_part(work):
+                continue
             if contestant == LOADERX:
                 figures[COLD] = partial(_first_of_cold, contestant, work, folder)
                 cache = folder / "cache"
@@ -187,7 +224,10 @@ def _first_of_cold(contestant: Contestant, work: Workload, folder: Path) -> floa
 
 @contextmanager
 def opened(
-    work: Workload, contestants: Sequence[Contestant], on_device: bool = False
+    work: Workload,
+    contestants: Sequence[Contestant],
+    on_device: bool = False,
+    reference: Contestant = LOADERX,
 ) -> Iterator[tuple[dict[str, Entry], dict[str, str]]]:
     """Yield the contestants that deliver the workload, each with an open loader, and why the others do not."""
     with ExitStack() as stack:
@@ -198,7 +238,7 @@ def opened(
         absent: dict[str, str] = {}
         expected: dict[str, object] = {}
         for contestant in contestants:
-            if contestant.chains_only and work.chain is None:
+            if not contestant.takes_part(work):
                 continue
             status(f"{work.name}: opening and checking {contestant.name}")
             try:
@@ -210,7 +250,7 @@ def opened(
                 expected = expected or summary | {"every row once": True}
                 same_chain(summary, expected, work)
             except Exception as error:
-                if contestant == LOADERX:
+                if contestant == reference:
                     raise
                 absent[contestant.name] = reason(error)
             else:

@@ -7,7 +7,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks.images import check_summary, epoch_summary, write_images
+from benchmarks import photographs
+from benchmarks.images import (
+    COLOURED,
+    OF_PHOTOGRAPHS,
+    Limits,
+    check_summary,
+    epoch_summary,
+    traits_of_rows,
+    write_images,
+)
 from benchmarks.rows import Array
 
 # Token p of a long file of tokens is p modulo this, so that every window can be checked.
@@ -28,23 +37,37 @@ class Workload:
       of the row; a batch is (rows,).
     - "windows": `data` is a file of nothing but tokens; a batch is (inputs, targets), of windows that begin anywhere in
       the file, the targets one token further.
+    - "jpeg": `data` is a folder of JPEG files of about `shape`, of which `tar` has the same, and `label` one of int32
+      numbers, of which that of the k-th file is k; a batch is (images, labels), through the `chain`.
     """
 
     name: str
     title: str
-    kind: Literal["rows", "records", "windows"]
+    kind: Literal["rows", "records", "windows", "jpeg"]
     dtype: str
     shape: tuple[int, ...]  # of a row; of a window its length
     rows: int  # number of rows, or of tokens
     batch_size: int
     chain: Literal["cifar", "imagenet", "simclr"] | None = None
     compression: Literal["zstd", "uncompressed"] = "uncompressed"  # of records
+    quality: int = 0  # of JPEG files
+    # Pixels on the longer side to which images are shrunk once, in a file of the contestant's own.
+    max_side: int | None = None
     folder: str = ""
 
     @property
     def data(self) -> Path:
-        names = {"rows": "data.npy", "records": "data.array_record", "windows": "data.bin"}
+        names = {
+            "rows": "data.npy",
+            "records": "data.array_record",
+            "windows": "data.bin",
+            "jpeg": "images",
+        }
         return Path(self.folder) / names[self.kind]
+
+    @property
+    def tar(self) -> Path:
+        return Path(self.folder) / "images.tar"
 
     @property
     def label(self) -> Path:
@@ -147,6 +170,32 @@ WINDOWS = Workload(
 ONE_ROW = Workload(
     "per-batch", "a batch of one row of 4 bytes and its label", "rows", "int32", (), 2_000, 1
 )
+JPEG = Workload(
+    "jpeg",
+    "500x375 JPEG, 106 KB (4.5 bits per pixel): RandomResizedCrop 224, flip, normalise, batches of 256",
+    "jpeg",
+    "uint8",
+    (375, 500, 3),
+    1_000,
+    256,
+    "imagenet",
+    quality=97,  # with as many bytes as ImageNet has at this size
+)
+LARGE_JPEG = replace(
+    JPEG,
+    name="jpeg-large",
+    title="1600x1200 JPEG, 540 KB (2.2 bits per pixel): RandomResizedCrop 224, flip, normalise, batches of 64",
+    shape=(1_200, 1_600, 3),
+    rows=200,
+    batch_size=64,
+    quality=90,
+)
+SHRUNK_JPEG = replace(
+    LARGE_JPEG,
+    name="jpeg-shrunk",
+    title="1600x1200 JPEG, shrunk to 512x384 once: RandomResizedCrop 224, flip, normalise, batches of 64",
+    max_side=512,
+)
 
 THROUGHPUT = (
     SMALL,
@@ -165,7 +214,10 @@ THROUGHPUT = (
 def write(work: Workload, folder: Path) -> Workload:
     """Write the files of a workload; return it with their folder."""
     work = replace(work, folder=str(folder))
-    if work.kind == "windows":
+    if work.kind == "jpeg":
+        height, width, _ = work.shape
+        photographs.write_photographs(folder, work.rows, height, width, work.quality)
+    elif work.kind == "windows":
         (np.arange(work.rows) % VOCABULARY).astype(work.dtype).tofile(work.data)
     elif work.chain is not None:
         image, label = write_images(folder, work.rows, work.shape[0])
@@ -214,7 +266,10 @@ def check_epoch(work: Workload, batches: Iterable[Batch]) -> dict[str, Any]:
         _check_windows(work, batches)
         return {}
     if work.chain is not None:
-        return epoch_summary(((data, label) for data, label in batches), work.data)
+        pairs = ((data, label) for data, label in batches)
+        if work.kind == "jpeg":
+            return epoch_summary(pairs, np.load(Path(work.folder) / "traits.npy"))
+        return epoch_summary(pairs, traits_of_rows(work.data))
     numbers = np.concatenate(list(_exact(work, batches)))
     if not np.array_equal(np.sort(numbers), np.arange(work.rows)):
         raise ValueError(f"an epoch has {len(numbers)} rows, not each of {work.rows} once.")
@@ -226,7 +281,8 @@ def check_epoch(work: Workload, batches: Iterable[Batch]) -> dict[str, Any]:
 def same_chain(summary: dict[str, Any], expected: dict[str, Any], work: Workload) -> None:
     """Raise if the random chain of a contestant is not that of the reference."""
     if work.chain is not None:
-        check_summary(summary, expected, coloured=work.chain == "simclr")
+        limits = COLOURED if work.chain == "simclr" else Limits()
+        check_summary(summary, expected, OF_PHOTOGRAPHS if work.kind == "jpeg" else limits)
 
 
 def _exact(work: Workload, batches: Iterable[Batch]) -> Iterator[Array]:

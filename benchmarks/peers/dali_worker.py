@@ -1,10 +1,12 @@
 """DALI on the CPU, fed by an external source; see worker.py for the requests.
 
 Its readers require a file per row, or a format that they read from the front and shuffle within a buffer. So NumPy
-feeds it the rows of a single file, as its documentation shows. `workers` are the threads of its ops.
+feeds it the rows of a single file, as its documentation shows. JPEG files are read by its reader of files, with a list
+that it shuffles as a whole. `workers` are the threads of its ops.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from benchmarks.peers.worker import (
     numpy_epochs,
     serve,
 )
+from benchmarks.photographs import files_of
 from benchmarks.workloads import Batch, Workload
 
 QUEUE = 2  # batches DALI keeps ready; more did not make it faster
@@ -103,6 +106,22 @@ def pipeline_of(chain: str | None, source: Iterator[Fields]) -> Fields:
     return normalized(data, mirror=fn.random.coin_flip()), label
 
 
+@pipeline_def
+def pipeline_of_jpeg(work: Workload) -> Fields:
+    """Return the pipeline of JPEG files, of which its decoder decodes the window alone."""
+    data, label = fn.readers.file(
+        files=files_of(Path(work.folder)),
+        labels=np.load(work.label).tolist(),
+        shuffle_after_epoch=True,
+        name="files",
+    )
+    window = fn.decoders.image_random_crop(
+        data, random_area=list(of.AREA), random_aspect_ratio=list(of.RATIO)
+    )
+    resized = fn.resize(window, size=[of.SIZE, of.SIZE], interp_type=types.INTERP_LINEAR)
+    return normalized(resized, mirror=fn.random.coin_flip()), label
+
+
 def arrays_of(pipeline: Any) -> Batch:
     """Return the next batch as contiguous arrays over DALI's memory, which it keeps as long as they exist."""
     data, label = pipeline.run()
@@ -126,7 +145,11 @@ class DALI(Session):
     def epoch(self) -> Iterator[Batch]:
         # A new one, because a source begins with the first batch of an epoch.
         pipeline = self._pipeline()
-        return (arrays_of(pipeline) for _ in range(batches_per_epoch(self.work)))
+        batches = (arrays_of(pipeline) for _ in range(batches_per_epoch(self.work)))
+        if self.work.kind == "jpeg":
+            # Its reader fills the last batch with files of the next epoch.
+            return _without(batches, -self.work.rows % self.work.batch_size)
+        return batches
 
     def stream(self) -> Iterator[Batch]:
         while True:
@@ -141,17 +164,32 @@ class DALI(Session):
 
     def _pipeline(self) -> Any:
         work = self.work
-        pipeline = pipeline_of(
-            work.chain,
-            windows_of(work) if work.kind == "windows" else rows_of(work),
-            batch_size=work.batch_size,
-            num_threads=self.workers,
-            device_id=None,
-            prefetch_queue_depth=QUEUE,
-            seed=0,
-        )
+        options = {
+            "batch_size": work.batch_size,
+            "num_threads": self.workers,
+            "device_id": None,
+            "prefetch_queue_depth": QUEUE,
+            "seed": 0,
+        }
+        if work.kind == "jpeg":
+            pipeline = pipeline_of_jpeg(work, **options)
+        else:
+            source = windows_of(work) if work.kind == "windows" else rows_of(work)
+            pipeline = pipeline_of(work.chain, source, **options)
         pipeline.build()
         return pipeline
+
+
+def _without(batches: Iterator[Batch], surplus: int) -> Iterator[Batch]:
+    """Yield batches, the last one without its last rows."""
+    last: Batch | None = None
+    for batch in batches:
+        if last is not None:
+            yield last
+        last = batch
+    assert last is not None
+    data, label = last
+    yield data[: len(data) - surplus], label[: len(data) - surplus]
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 Settings are those that its performance guide recommends if data fits into memory: `os_cache=True` and
 `OrderOption.RANDOM`. `workers` are the threads of its compiled code; without a number it would use all cores.
+
+Its writer decodes JPEG files and encodes them again, here with the quality that they have, so that there are as many
+bytes to decode.
 """
 
 from collections.abc import Iterator
@@ -9,6 +12,7 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+import cv2
 import numpy as np
 from ffcv.fields import IntField, NDArrayField, RGBImageField
 from ffcv.fields.decoders import (
@@ -24,6 +28,7 @@ from ffcv.writer import DatasetWriter
 from benchmarks.images import CROPPED, MEAN, PAD, STD
 from benchmarks.peers.mapped import Rows
 from benchmarks.peers.worker import Actions, CannotError, Session, serve
+from benchmarks.photographs import CONVERTED_QUALITY, files_of
 from benchmarks.workloads import Batch, Workload
 
 AHEAD = 3  # batches, its default
@@ -52,6 +57,9 @@ def field_of(work: Workload) -> Any:
     RGBImageField only. An uncompressed RGBImageField is the same bytes, copied in parallel. Numbers it keeps in its
     table of samples, as int64.
     """
+    if work.kind == "jpeg":
+        quality = CONVERTED_QUALITY if work.max_side else work.quality
+        return RGBImageField(write_mode="jpg", jpeg_quality=quality, max_resolution=work.max_side)
     if is_image(work):
         return RGBImageField(write_mode="raw")
     return NDArrayField(np.dtype(work.dtype), work.shape) if work.shape else IntField()
@@ -83,6 +91,19 @@ def lacking(work: Workload) -> str | None:
     return REFUSED.get(work.kind)
 
 
+class Images:
+    """Dataset of decoded JPEG files and their labels, for its writer."""
+
+    def __init__(self, work: Workload) -> None:
+        self.paths = files_of(Path(work.folder))
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, row: int) -> tuple[Any, int]:
+        return cv2.imread(self.paths[row], cv2.IMREAD_COLOR_RGB), row
+
+
 class FFCV(Session):
     # Its queue, and the batch that waits for a place there.
     ready = AHEAD + 1
@@ -92,7 +113,7 @@ class FFCV(Session):
         if lacking(work) is None and not beton(work).exists():
             fields = {"data": field_of(work), "label": IntField()}
             writer = DatasetWriter(str(beton(work)), fields, num_workers=WRITERS)
-            writer.from_indexed_dataset(Rows(work))
+            writer.from_indexed_dataset(Images(work) if work.kind == "jpeg" else Rows(work))
 
     def open(self) -> None:
         reason = lacking(self.work)

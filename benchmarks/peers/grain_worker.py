@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks.images import CROPPED
 from benchmarks.peers.augment import CHAINS
+from benchmarks.peers.jpeg_files import Files
 from benchmarks.peers.worker import Actions, Session, serve
 from benchmarks.rows import Array
 from benchmarks.workloads import Batch, Workload
@@ -60,6 +61,16 @@ class Augmenter(Reader):
         return np.stack([self.chain(self.data[row], random) for row in rows]), self.label[rows]
 
 
+class JpegReader(Reader):
+    """Map that reads JPEG files, decodes and augments them by hand."""
+
+    def open(self) -> None:
+        self.files = Files(self.work)
+
+    def __call__(self, rows: Array, random: np.random.Generator) -> Batch:  # type: ignore[override]
+        return np.stack(self.files.samples(rows, random)), self.files.label[rows]
+
+
 class Windows(Reader):
     """Map that reads windows; window k begins at token k."""
 
@@ -96,7 +107,8 @@ class Grain(Session):
         if work.chain is None:
             self.batches = numbers.map(READERS[work.kind](work))
         else:
-            self.batches = numbers.random_map(Augmenter(work))
+            augmenter = JpegReader if work.kind == "jpeg" else Augmenter
+            self.batches = numbers.random_map(augmenter(work))
         self.processes = self.workers > 0 and _batch_bytes(work) in PROCESSES
         # Of a worker process: one batch being made, one in its queue, and the same again where these are merged.
         self.ready = (4 if self.processes else 2) * self.workers

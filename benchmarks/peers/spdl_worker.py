@@ -1,19 +1,24 @@
 """SPDL: a pipeline of threads over mapped files and ArrayRecord; see worker.py for the requests.
 
 One stage makes whole batches in as many threads as there are workers, or in one: NumPy, OpenCV and ArrayRecord release
-the GIL, and every further stage or smaller task costs another trip through its event loop.
+the GIL, and every further stage or smaller task costs another trip through its event loop. JPEG files are decoded by
+OpenCV by hand, or, if `variant` is "decoder", by its own decoder with a filter graph, both of FFmpeg.
 """
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
+import spdl.io
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 from spdl.pipeline import PipelineBuilder
 
-from benchmarks.peers.augment import CHAINS
+from benchmarks.images import CROPPED
+from benchmarks.peers.augment import CHAINS, normalize
+from benchmarks.peers.jpeg_files import Files, size_of, window
 from benchmarks.peers.worker import Actions, Session, batches_per_epoch, numpy_epochs, serve
 from benchmarks.rows import Array
 from benchmarks.workloads import Batch, Workload
@@ -49,6 +54,40 @@ def chain_of(work: Workload) -> Callable[[Array], Batch]:
     return fetch
 
 
+def by_hand_of(work: Workload) -> Callable[[Array], Batch]:
+    """Return a function that makes samples of JPEG files by hand."""
+    files = Files(work)
+
+    def fetch(rows: Array) -> Batch:
+        return np.stack(files.samples(rows, np.random.default_rng())), files.label[rows]
+
+    return fetch
+
+
+def decoder_of(work: Workload) -> Callable[[Array], Batch]:
+    """Return a function that decodes, crops, resizes and mirrors JPEG files by filter graphs of FFmpeg.
+
+    It has to read a header first, because a window is drawn for the size of an image.
+    """
+    files = Files(work)
+
+    def sample(row: int, random: np.random.Generator) -> Array:
+        data = Path(files.paths[row]).read_bytes()
+        top, left, down, across = window(random, *size_of(data))
+        mirrored = "hflip," if random.random() < 0.5 else ""
+        graph = (
+            f"crop={across}:{down}:{left}:{top},"
+            f"scale={CROPPED}:{CROPPED}:flags=bilinear,{mirrored}format=pix_fmts=rgb24"
+        )
+        return normalize(spdl.io.to_numpy(spdl.io.load_image(data, filter_desc=graph)))
+
+    def fetch(rows: Array) -> Batch:
+        random = np.random.default_rng()
+        return np.stack([sample(row, random) for row in rows.tolist()]), files.label[rows]
+
+    return fetch
+
+
 def records_of(work: Workload) -> Callable[[Array], Batch]:
     """Return a function that reads records of an ArrayRecord file, which has threads of its own for a batch."""
     source = ArrayRecordDataSource(str(work.data))
@@ -79,7 +118,9 @@ class Spdl(Session):
         self.threads = max(self.workers, 1)
         # In the sink, in the queues before and after the threads, and in the threads.
         self.ready = BUFFERED + 2 * self.threads + 2
-        if work.kind == "rows":
+        if work.kind == "jpeg":
+            self.fetch = decoder_of(work) if self.variant == "decoder" else by_hand_of(work)
+        elif work.kind == "rows":
             self.fetch = rows_of(work) if work.chain is None else chain_of(work)
         else:
             self.fetch = records_of(work) if work.kind == "records" else windows_of(work)

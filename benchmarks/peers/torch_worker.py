@@ -2,7 +2,7 @@
 
 It has a map-style dataset that is asked for whole batches (`__getitems__`), and an endless batch sampler, so that no
 epoch ends with workers that wait for the next. No workers: in the thread that trains, as in JAX's tutorial on PyTorch's
-loaders. Two: that many processes, each of which makes whole batches.
+loaders. Two: that many processes, each of which makes whole batches. JPEG files are decoded and cropped by hand.
 """
 
 import warnings
@@ -17,6 +17,7 @@ from array_record.python.array_record_data_source import ArrayRecordDataSource
 from torch.utils.data import DataLoader, default_collate, get_worker_info
 
 from benchmarks.peers.augment import CHAINS
+from benchmarks.peers.jpeg_files import Files
 from benchmarks.peers.worker import Actions, Session, serve
 from benchmarks.rows import Array
 from benchmarks.workloads import Batch, Workload
@@ -113,20 +114,36 @@ def _together(samples: Array | list[Array]) -> Any:
     return torch.from_numpy(samples) if shared else samples
 
 
+class Jpeg:
+    """Dataset of JPEG files, which OpenCV decodes."""
+
+    def __init__(self, work: Workload) -> None:
+        self.files = Files(work)
+        self.random: np.random.Generator | None = None
+
+    def __getitems__(self, rows: Array) -> Fetched:
+        random = self.random = self.random or np.random.default_rng(torch.initial_seed())
+        return self.files.samples(rows, random), self.files.label[rows]
+
+
 DATASETS: dict[str, Callable[[Workload], Any]] = {
     "rows": Rows,
     "records": Records,
     "windows": Windows,
+    "jpeg": Jpeg,
 }
 
 
 class Torch(Session):
+    def dataset_of(self, work: Workload) -> Any:
+        return DATASETS[work.kind](work)
+
     def open(self) -> None:
         cv2.setNumThreads(1)
         # Records and mapped files cannot be written to, and no code does.
         warnings.filterwarnings("ignore", "The given NumPy array is not writ")
         self.ready = self.workers * PREFETCHED
-        self.dataset = DATASETS[self.work.kind](self.work)
+        self.dataset = self.dataset_of(self.work)
         # Started here, because processes are best forked before JAX has its threads.
         self.batches = self._batches(iter(self._loader(epochs=None)))
 

@@ -54,9 +54,13 @@ class Session(ABC):
     # The number of batches that its queue may hold when it is asked for the next one.
     ready = 0
 
-    def __init__(self, work: Workload, workers: int, on_device: bool) -> None:
-        """Open the loader; `on_device` asks for jax.Arrays, if it delivers them itself."""
+    def __init__(self, work: Workload, workers: int, on_device: bool, variant: str = "") -> None:
+        """Open the loader; `on_device` asks for jax.Arrays, if it delivers them itself.
+
+        `variant` is one of several ways that it has to do the same work, such as the files that it reads.
+        """
         self.work, self.workers, self.on_device = work, workers, on_device
+        self.variant = variant
         self.open()
 
     @classmethod  # noqa: B027 - most have none
@@ -91,10 +95,12 @@ class Actions:
         self.make.prepare(Workload.of(work))
         return {}
 
-    def open(self, work: dict[str, Any], workers: int, on_device: bool = False) -> dict[str, Any]:
+    def open(
+        self, work: dict[str, Any], workers: int, on_device: bool = False, variant: str = ""
+    ) -> dict[str, Any]:
         """Open a loader, in place of the last one."""
         self.close()
-        self.session = self.make(Workload.of(work), workers, on_device)
+        self.session = self.make(Workload.of(work), workers, on_device, variant)
         self.batches = self.session.stream()
         return {}
 

@@ -71,6 +71,14 @@ def test_the_table_has_the_best_configuration_of_each_library(results):
     assert cells["SPDL"] == "10"
 
 
+def test_the_table_has_all_configurations_of_loaderx_and_only_libraries_that_were_asked():
+    medians = {"loaderx": 900.0, "loaderx, from a tar file": 880.0, "loaderx, with 1 worker": 460.0}
+    lines = report.table([comparison("jpeg", False, medians)], "charts").splitlines()
+    head, cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines[::2])
+    assert head == ["", "loaderx", "FFCV"]
+    assert cells[1] == "900 rows/s; 880 from a tar file; 460 with 1 worker"
+
+
 def test_it_says_where_loaderx_loses_and_who_did_not_run(results):
     assert report.losses(results) == [
         "per-batch: np.memmap by hand is 5 times as good",

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import growth, side_by_side
-from benchmarks.contestants import CONTESTANTS, LOADERX, Contestant
-from benchmarks.workloads import CIFAR, RECORDS, SMALL, WINDOWS
+from benchmarks.contestants import CONTESTANTS, CONVERTED, LOADERX, OPENCV, Contestant
+from benchmarks.workloads import CIFAR, JPEG, RECORDS, SMALL, WINDOWS
 
 BY_HAND = [one for one in CONTESTANTS if one.peer is None]
+MEMMAP = next(one for one in BY_HAND if one.library == "by hand")
 # A contestant whose rows are in the order of the file, or that ends when it is opened.
 LIARS = {
     "in order": "rows = np.sort(rows)",
@@ -38,13 +39,14 @@ if __name__ == "__main__":
 def short_measurements(monkeypatch):
     """Measure for a moment, and once: what is measured here is not reported."""
     monkeypatch.setattr(side_by_side, "SECONDS", 0.02)
+    monkeypatch.setattr(side_by_side, "JPEG_SECONDS", 0.02)
     monkeypatch.setattr(side_by_side, "TRAINING_REPEATS", 1)
     monkeypatch.setattr(growth, "SECONDS", 0.02)
 
 
 def assert_measured(comparison, work):
     """Check that every contestant without an environment has figures of its own."""
-    expected = {one.name for one in BY_HAND if work.chain or not one.chains_only}
+    expected = {one.name for one in BY_HAND if one.takes_part(work)}
     assert set(comparison.samples) == expected
     assert comparison.ratio(LOADERX.name) == 1
     assert all(figure > 0 for samples in comparison.samples.values() for figure in samples)
@@ -64,6 +66,23 @@ def test_throughput_of_everyone_who_needs_no_environment(work):
     comparison = side_by_side.throughput(work, BY_HAND, repeats=1)
     assert comparison.absent == {}
     assert_measured(comparison, work)
+
+
+def test_throughput_of_jpeg_files():
+    contestants = [LOADERX, CONVERTED, OPENCV]
+    work = replace(JPEG, rows=200, shape=(72, 96, 3), batch_size=64)
+    comparison = side_by_side.throughput(work, contestants, repeats=1)
+    assert comparison.absent == {}
+    assert set(comparison.samples) == {one.name for one in contestants}
+
+
+def test_configurations_for_jpeg_files_take_part_there_only():
+    names = {
+        work.name: {one.name for one in BY_HAND if one.takes_part(work)}
+        for work in (JPEG, CIFAR, SMALL)
+    }
+    assert names["jpeg"] & names["cifar"] == {LOADERX.name}
+    assert names["cifar"] - names["gather-3KB"] == {"by hand, 2 threads"}
 
 
 def test_who_cannot_or_lies_is_named_with_the_reason_and_all_others_are_measured(
@@ -88,7 +107,7 @@ def test_who_cannot_or_lies_is_named_with_the_reason_and_all_others_are_measured
     ("contestants", "rows"),
     [
         pytest.param([LOADERX], 300, id="loaderx"),
-        pytest.param(BY_HAND[:2], 3000, id="and by hand", marks=pytest.mark.long),
+        pytest.param([LOADERX, MEMMAP], 3000, id="and by hand", marks=pytest.mark.long),
     ],
 )
 def test_waiting_is_a_part_of_the_time_a_flax_model_trains(monkeypatch, contestants, rows):
@@ -106,12 +125,12 @@ def test_growth_of_rows_and_of_batches():
     small = replace(SMALL, rows=2000)
     gather = growth.growth_of_batch(BY_HAND, sizes=(4, 64), repeats=1, work=small)
     for found, sizes in ((opening, [1000, 10_000]), (gather, [4, 64])):
-        assert set(found.series) == {one.name for one in BY_HAND if not one.chains_only}
+        assert set(found.series) == {one.name for one in BY_HAND if one.takes_part(SMALL)}
         assert [list(figures) for figures in found.series.values()] == [sizes] * len(found.series)
         assert found.table().count("\n") == 1 + len(found.series)
 
 
 def test_memory_counts_what_a_process_holds_itself():
-    with BY_HAND[1].start() as peer:
+    with MEMMAP.start() as peer:
         peer.ask("close")
         assert 5e6 < peer.memory() < 1e9

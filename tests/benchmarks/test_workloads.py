@@ -87,7 +87,9 @@ def test_a_chain_must_resemble_that_of_the_reference(written):
         "mean": [0.0, 0.0, 0.0],
         "std": [1.0, 1.0, 1.0],
         "likeness": 0.95,
+        "rows": 2000,
         "handedness": 0.0,
+        "tint": 0.9,
     }
     W.same_chain(summary, summary, work)
     for fact, wrong, message in (
@@ -95,6 +97,7 @@ def test_a_chain_must_resemble_that_of_the_reference(written):
         ("mean", [0.1, 0.0, 0.0], "mean is"),
         ("likeness", 0.1, "images and labels do not match"),
         ("handedness", 0.9, "not half are mirrored"),
+        ("tint", -0.9, "red and blue are exchanged"),
         ("every row once", False, "every row once is False"),
     ):
         with pytest.raises(ValueError, match=message):
