@@ -366,6 +366,53 @@ else:
 mix_pair_of_2, mix_pair_of_3, mix_pair_of_4 = mix_pair(2), mix_pair(3), mix_pair(PAIRED_TAPS)
 
 
+@intrinsic
+def square_lanes(typing_context, x, y, fours):
+    """Return the sums of the squares of every fourth value, four of each of two arrays."""
+    if not x.dtype == y.dtype == types.float32:
+        return None
+    result = types.UniTuple(types.float64, 8)
+    signature = result(x, y, types.intp)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        doubles = ir.VectorType(ir.DoubleType(), 4)
+        nothing = ir.Constant(doubles, [0.0] * 4)
+        sums = [cgutils.alloca_once_value(builder, nothing) for _ in range(2)]
+        with cgutils.for_range(builder, arguments[2]) as loop:
+            at = builder.mul(loop.index, ir.Constant(loop.index.type, 4))
+            for kind, array, total in zip(signature.args, arguments, sums, strict=False):
+                values = builder.load(lane_address(context, builder, kind, array, at, LANES))
+                values.align = 4
+                wide = builder.fpext(values, doubles)
+                squares = builder.fmul(wide, wide)
+                builder.store(builder.fadd(builder.load(total), squares), total)
+        lanes = [
+            builder.extract_element(builder.load(total), ir.Constant(ir.IntType(32), lane))
+            for total in sums
+            for lane in range(4)
+        ]
+        return context.make_tuple(builder, result, lanes)
+
+    return signature, generate
+
+
+def squares_by_fours(x: Any, y: Any, fours: int) -> Any:
+    """Return the sums of the squares of every fourth value, four of each of two arrays of float32."""
+    sums = []
+    for each in (x, y):
+        rows = each[: 4 * fours].astype(np.float64).reshape(-1, 4)
+        total = np.zeros(4)
+        for row in rows:
+            total += row * row
+        sums += total.tolist()
+    return tuple(sums)
+
+
+@overload(squares_by_fours)
+def _squares_by_fours(x, y, fours):
+    return lambda x, y, fours: square_lanes(x, y, fours)
+
+
 def reorder_threes(x: Any, first: int, second: int) -> int:
     """Reorder pixels of three channels so that channels `first` and `second` come first; return how many were done."""
     return 0

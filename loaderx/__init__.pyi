@@ -22,6 +22,7 @@ from .sources.cifar import CIFAR10 as CIFAR10
 from .sources.encoded.bagz import BagzDataset as BagzDataset
 from .sources.encoded.field import Encoded as Encoded
 from .sources.encoded.files import EncodedFiles as EncodedFiles
+from .sources.encoded.parquet import ParquetDataset as ParquetDataset
 from .sources.encoded.tar import TarDataset as TarDataset
 from .sources.encoded.tfrecord import TFRecordDataset as TFRecordDataset
 from .sources.hugging_face import HFDataset as HFDataset

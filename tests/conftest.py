@@ -1,5 +1,6 @@
 """Settings of all tests: signals, cache folders, and how the workers share the tests."""
 
+import collections
 import contextlib
 import faulthandler
 import gc
@@ -7,7 +8,10 @@ import hashlib
 import os
 import signal
 import sys
+import zlib
+from heapq import nsmallest
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -47,6 +51,8 @@ GRACE = 60  # seconds for what cleans up
 STDERR = pytest.StashKey()
 # Variable of the environment: where the server is that forks for all workers.
 FORKING = "LOADERX_TESTS_FORKING"
+# Variable of the environment: of a test with many cases only so many are run.
+CASES = "LOADERX_TESTS_CASES"
 # Tests of these folders share processes that take long to start: one worker runs them all.
 TOGETHER = ("tests/distributed/",)
 # Long single tests come first: begun as the last, they would leave the other workers without work.
@@ -87,12 +93,37 @@ def pytest_runtest_protocol(item):
 
 def pytest_unconfigure(config):
     """End this process likewise if threads that tests left keep it alive."""
-    faulthandler.dump_traceback_later(GRACE, exit=True, file=config.stash[STDERR])
+    if hasattr(config, "workerinput"):
+        # A worker is kept until the last one is done, and then ended by the process that started it.
+        faulthandler.cancel_dump_traceback_later()
+    else:
+        faulthandler.dump_traceback_later(GRACE, exit=True, file=config.stash[STDERR])
 
 
-def pytest_collection_modifyitems(items):
-    """Put long tests before all others."""
+@pytest.hookimpl(trylast=True)  # when others are deselected
+def pytest_collection_modifyitems(config, items):
+    """Put long tests before all others; keep as many cases of a test as the environment says."""
     items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+    if CASES in os.environ:
+        kept, dropped = some_cases(items, int(os.environ[CASES]))
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
+
+
+def some_cases(items, most):
+    """Divide tests into those to run, so many cases of each, and the rest.
+
+    They are drawn: every second or third would have the same value of one of several parameters.
+    """
+    drawn = collections.defaultdict(list)
+    for item in items:
+        drawn[item.nodeid.partition("[")[0]].append((zlib.crc32(item.nodeid.encode()), item))
+    chosen = {
+        item for cases in drawn.values() for _, item in nsmallest(most, cases, key=itemgetter(0))
+    }
+    return [item for item in items if item in chosen], [
+        item for item in items if item not in chosen
+    ]
 
 
 @pytest.hookimpl(wrapper=True)

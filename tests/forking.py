@@ -12,6 +12,8 @@ import tempfile
 import threading
 from pathlib import Path
 
+from tests.waiting import PATIENCE
+
 IMPORTS = """
 import jax
 import loaderx.cli, loaderx.loader
@@ -248,7 +250,7 @@ class Forking:
         finally:
             process.close()
 
-    def run(self, program, *arguments, timeout=110, **options):
+    def run(self, program, *arguments, timeout=PATIENCE, **options):
         """Run a program up to its end, and return what `subprocess.run` does."""
         process = self.start(program, *arguments, **options)
         try:

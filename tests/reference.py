@@ -12,8 +12,11 @@ import numpy as np
 from numba.core import config
 from scipy import fft, signal
 
-from loaderx.kernels import noise, passes, points, resizing, samples
+from loaderx.kernels import image_windows, noise, passes, points, resizing, samples
 from loaderx.kernels.distributions import Draws
+from tests.kernels.jpeg_reference import count_scans as count_scans
+from tests.kernels.jpeg_reference import read_markers as read_markers
+from tests.kernels.jpeg_reference import splice_intervals as splice_intervals
 
 WORD = 2**32
 DOUBLE_WORD = 2**64
@@ -288,6 +291,66 @@ def compose_filter(before, start, extent, flipped, kind, antialias, shares, plac
         counts[i] = len(found)
         for k, (place, share) in enumerate(found):
             shares[i * taps + k], places[i * taps + k] = share, before[start + place]
+
+
+def compose_reduced_filter(size, factor, start, extent, flipped, kind, shares, places, counts):
+    results = len(counts)
+    taps, scale = len(places) // results, extent / factor / results
+    wider = max(scale, 1)
+    reach = (1, 2, 3)[kind] * wider
+    first, stop = math.floor(start / factor), min(math.ceil((start + extent) / factor), size)
+    for i in range(results):
+        centre = start / factor + ((results - 1 - i if flipped else i) + 0.5) * scale
+        low, high = max(int(centre - reach + 0.5), first), min(int(centre + reach + 0.5), stop)
+        weights = {
+            place: resizing.filter_share(kind, (place - centre + 0.5) * (1 / wider))
+            for place in range(low, high)
+        }
+        found = [(place, share) for place, share in weights.items() if share != 0][:taps]
+        total = functools.reduce(operator.add, (share for _, share in found), 0.0)
+        counts[i] = len(found)
+        for k, (place, share) in enumerate(found):
+            places[i * taps + k], shares[i * taps + k] = place, share / total
+
+
+def compose_image_windows(
+    steps, windows, results, height, width, factor, rows, columns, row_shares, row_places, row_counts, column_shares,
+    column_places, column_counts, found,
+):  # fmt: skip
+    axes = [
+        (height, rows, (row_shares, row_places, row_counts)),
+        (width, columns, (column_shares, column_places, column_counts)),
+    ]
+    for axis, (size, tables, lines) in enumerate(axes):
+        table, filtered = np.arange(size), False
+        for (what, mode, kind, antialias), window, result in zip(
+            steps, windows, results[:, axis], strict=True
+        ):
+            start, extent, flipped = window[3 * axis : 3 * axis + 3]
+            before, table = table, np.arange(result)
+            if what == image_windows.MOVED:
+                compose(before, start, extent, flipped, mode, table)
+            elif what == image_windows.NEAREST:
+                compose_nearest(before, start, extent, flipped, table)
+            elif factor > 1:
+                filtered, reduced = True, -(-size // factor)
+                compose_reduced_filter(reduced, factor, start, extent, flipped, kind, *lines)
+            else:
+                filtered = True
+                compose_filter(before, start, extent, flipped, kind, antialias, *lines)
+        place = len(steps) % 2
+        tables[place, : len(table)] = table
+        found[axis] = place
+        if axis == 0:
+            seen = set(table[table >= 0].tolist())
+            if filtered:
+                taps = len(row_places) // len(row_counts)
+                seen = {int(row_places[i * taps + k]) for i in seen for k in range(row_counts[i])}
+            found[2:] = (min(seen), max(seen) + 1) if seen else (0, 0)
+
+
+def shift_places(places, first):
+    places[...] = [place - first if place >= 0 else place for place in places]
 
 
 def longest_run(table):
@@ -1768,3 +1831,38 @@ def crc32c(data):
         for _ in range(8):
             crc = crc >> 1 ^ 0x82F63B78 * (crc & 1)
     return crc ^ 0xFFFFFFFF
+
+
+def snappy(stream):
+    """Unpacked bytes of a Snappy stream, element by element."""
+    place = 1
+    while stream[place - 1] > 127:
+        place += 1
+    out = bytearray()
+    while place < len(stream):
+        tag = stream[place]
+        place += 1
+        if tag & 3 == 0:
+            width = max(0, (tag >> 2) - 59)
+            length = (
+                int.from_bytes(stream[place : place + width], "little") if width else tag >> 2
+            ) + 1
+            place += width
+            if place + length > len(stream):
+                raise ValueError
+            out += stream[place : place + length]
+            place += length
+            continue
+        width = {1: 1, 2: 2, 3: 4}[tag & 3]
+        if place + width > len(stream):
+            raise ValueError
+        offset = int.from_bytes(stream[place : place + width], "little")
+        place += width
+        length = (tag >> 2) + 1
+        if tag & 3 == 1:
+            length, offset = (tag >> 2 & 7) + 4, offset | tag >> 5 << 8
+        if not 0 < offset <= len(out):
+            raise ValueError
+        for _ in range(length):
+            out.append(out[-offset])
+    return bytes(out)

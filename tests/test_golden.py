@@ -16,7 +16,6 @@ def cases(tmp_path_factory):
 
 
 @pytest.mark.long  # they compile some hundred chains
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_bytes_are_those_of_before(cases, name):
     with warnings.catch_warnings():

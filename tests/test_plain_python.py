@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from numba.core import config
 
+from tests.conftest import CASES
+
 REPOSITORY = Path(__file__).parents[1]
 # Tests of these are about compiling itself.
 COMPILING = ("test_compilation", "test_numba_internals", "test_progress", "test_uninterrupted")
@@ -20,20 +22,28 @@ FILES = sorted(
 
 pytestmark = [
     pytest.mark.skipif(bool(config.DISABLE_JIT), reason="this is such a run"),
-    pytest.mark.timeout(600),  # a thousand tests in one
+    pytest.mark.timeout(1200),  # a thousand tests in one
 ]
 
 
-def test_kernels_pass_their_tests_in_plain_python(tmp_path):
+# The compiled kernels pass all cases in either run. In plain Python all take twice as long as eight of each.
+@pytest.mark.parametrize(
+    ("cases", "fewest"),
+    [
+        pytest.param({CASES: "8"}, 1200, id="eight cases of every test"),
+        pytest.param({}, 2800, id="all cases", marks=pytest.mark.long),
+    ],
+)
+def test_kernels_pass_their_tests_in_plain_python(tmp_path, cases, fewest):
     # A folder of its own: in the common one several runs clean up after each other, and one may fail by that.
     options = ["-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inside'}"]
     finished = subprocess.run(
         [sys.executable, "-m", "pytest", *FILES, *options],
         cwd=REPOSITORY,
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1", **cases},
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=1150,
     )
     assert finished.returncode == 0, finished.stdout[-5000:] + finished.stderr
-    assert int(re.search(r"(\d+) passed", finished.stdout)[1]) > 1500
+    assert int(re.search(r"(\d+) passed", finished.stdout)[1]) > fewest

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import DataError
+from loaderx.sources.encoded.field import Encoded, EncodedSpec
 from loaderx.spec import Spec
 
-from .pictures import Decoding, decoding_of
+from .pictures import Decoding, EncodedPicture, decoding_of
 from .tables import MAX_ROW_BYTES, Block, Column, Input, Range, Table, stamp
 from .terminal import UsageError, readable_bytes, required
 
@@ -24,11 +25,12 @@ VALUE_BYTES = {"INT64": 8, "DOUBLE": 8, "FLOAT": 4}
 
 @dataclass(frozen=True)
 class Wanted:
-    """Options of the user about columns and pictures."""
+    """Options of the user about columns and pictures, which stay `encoded` on request."""
 
     columns: Sequence[str] | None
     mode: str
     size: tuple[int, int] | None
+    encoded: Encoded | None = None
 
 
 class ArrowTable(Table):
@@ -66,9 +68,13 @@ class ColumnReader:
     column: Column
     decoding: Decoding | None
 
-    def read(self, values: Any, start: int) -> NDArray[Any]:
-        """Return rows as an array; `start` is the row of the source that is first, for messages."""
+    def read(self, values: Any, start: int) -> NDArray[Any] | list[EncodedPicture]:
+        """Return rows as an array, or encoded pictures; `start` is the first row of the source, for messages."""
         spec = self.column.spec
+        if isinstance(spec, EncodedSpec):
+            return [
+                self._encoded(value.as_py(), start + place) for place, value in enumerate(values)
+            ]
         if self.decoding is not None:
             pixels = np.empty((len(values), *spec.shape), spec.dtype)
             for place, value in enumerate(values):
@@ -92,6 +98,11 @@ class ColumnReader:
             self._refuse_missing(array, start, max(unit, 1))
         numbers: NDArray[Any] = array.to_numpy(zero_copy_only=False)
         return numbers.astype(spec.dtype, copy=False).reshape(len(values), *spec.shape)
+
+    def _encoded(self, value: Any, row: int) -> EncodedPicture:
+        content = content_of(value, self.folder, self._row(row))
+        data = content if isinstance(content, bytes) else content.read_bytes()
+        return EncodedPicture(self._row(row), data)
 
     def _refuse_missing(self, array: Any, start: int, unit: int) -> None:
         if array.null_count:
@@ -286,7 +297,9 @@ def _readers(
         value = first(name)
         decoding = None
         spec: Spec | str
-        if _is_picture(kind):
+        if _is_picture(kind) and wanted.encoded is not None:
+            spec = EncodedSpec(wanted.encoded)
+        elif _is_picture(kind):
             where = f"{source}, column {name!r}, row 0"
             content = content_of(value[0].as_py(), folder, where)
             decoding = decoding_of(content, where, wanted.mode, wanted.size)

@@ -18,7 +18,7 @@ from loaderx.sources.records.inputs import RECORD_BYTES
 from loaderx.sources.records.writer import in_order
 
 from .journal import Journal
-from .outputs import NpyOutput, Output, RecordOutput
+from .outputs import NpyOutput, Output, State
 from .tables import Block, Column, Input, Range, Table
 from .terminal import Stop, StoppedError, UsageError, progress
 from .workspace import Workspace
@@ -56,22 +56,27 @@ class ColumnTarget:
             # The pattern of Google's tools: `ARDataset("name.array_record")` finds all files.
             names = [f"{path.name}-{k:05d}-of-{count:05d}" for k in range(count)]
             self.outputs = [
-                RecordOutput(
+                column.record_file(
                     path.with_name(name) if count > 1 else path,
                     folder,
-                    column.spec,
                     self.edges[k + 1] - self.edges[k],
                     records.encoding,
                 )
                 for k, name in enumerate(names)
             ]
         self._current = 0
+        self._finished: list[State] = []
+
+    @property
+    def finished(self) -> list[State]:
+        """States of the files that are finished."""
+        return self._finished
 
     def encode(self, block: Block) -> Any:
         """Return the input of `append` for a block; all files of a column are encoded alike."""
         return self.outputs[0].encode(block[self.column.name])
 
-    def open(self, row: int, states: Sequence[dict[str, int]]) -> None:
+    def open(self, row: int, states: Sequence[State]) -> None:
         """Open the file with a row; `states` are those of the files up to this one."""
         self._finished = list(states)
         self._current = len(self._finished)
@@ -87,18 +92,18 @@ class ColumnTarget:
         output.append(encoded)
         if stop == self.edges[self._current + 1]:
             output.finish()
-            self._finished.append({"bytes": output.partial.stat().st_size})
+            self._finished.append(output.final_state())
             self._current += 1
             if self._current < len(self.outputs):
                 self.outputs[self._current].open(None)
 
-    def states(self, row: int) -> list[dict[str, int]]:
+    def states(self, row: int) -> list[State]:
         """Return the states that `open` needs to resume at this row."""
         if row in self.edges[: self._current + 1]:
             return list(self._finished)
         return [*self._finished, self.outputs[self._current].state()]
 
-    def usable(self, states: Sequence[dict[str, int]]) -> bool:
+    def usable(self, states: Sequence[State]) -> bool:
         """Return True if all unfinished files have the sizes of their states."""
         return all(
             output.usable(state) for output, state in zip(self.outputs, states, strict=False)
@@ -119,7 +124,7 @@ class Task:
 
     def ranges(self, done: int, group: int) -> list[Range]:
         """Return blocks of rows, none of which spans two files; for an ArrayRecord file they are whole chunks."""
-        row_bytes = sum(target.column.spec.nbytes + RECORD_BYTES for target in self.targets)
+        row_bytes = sum(target.column.row_bytes + RECORD_BYTES for target in self.targets)
         step = group * max(1, BLOCK_BYTES // (group * row_bytes))
         edges = sorted({edge for target in self.targets for edge in target.edges})
         return [
@@ -141,10 +146,10 @@ class Conversion:
         self._archive = target.suffix == ".npz"
         outputs = [output for task in self.tasks for output in _outputs(task)]
         self._classes = {
-            target.with_name(f"{target.stem}_{one.column.name}_classes.json"): one.column.classes
+            target.with_name(f"{target.stem}_{name}_classes.json"): classes
             for task in self.tasks
             for one in task.targets
-            if one.column.classes is not None
+            for name, classes in one.column.class_names.items()
         }
         self.files = [target] if self._archive else [output.path for output in outputs]
         self.files += self._classes
@@ -165,6 +170,15 @@ class Conversion:
     def done(self) -> int:
         """Number of rows written."""
         return sum(entry["rows"] for entry in self._progress)
+
+    @property
+    def targets(self) -> list[ColumnTarget]:
+        """Files of all columns."""
+        return [target for task in self.tasks for target in task.targets]
+
+    def summary(self) -> list[str]:
+        """Return lines about what was done with the rows, after all files are finished."""
+        return [line for one in self.targets for line in one.column.summary(one.finished)]
 
     def resume(self) -> str | None:
         """Resume where an earlier run stopped, if possible; otherwise return the reason."""

@@ -3,6 +3,7 @@
 import argparse
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from .terminal import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from .conversion import Conversion
     from .tables import Input
@@ -32,11 +33,18 @@ what SRC may be:
   a folder of pictures         a class per sub-folder; needs the extra images
   a Parquet file               columns of numbers, lists of equal length, pictures; needs the extra huggingface
   a folder by `save_to_disk`   of Hugging Face `datasets`; needs the extra huggingface
+  with --jpeg                  all of these that have encoded pictures, and tar, TFRecord and Bagz files; also patterns
 
 what DST becomes:
   One column is the file DST. Several columns are files with their names in DST: train_image.npy and train_label.npy
     for train.npy. Next to ArrayRecord files, columns of single numbers are .npy files. Class names are
     train_label_classes.json.
+
+With --jpeg all columns are one file DST, whose records have several fields. `lx.ARDataset` knows them, and a loader
+decodes only the rows of a JPEG picture that it needs. Sequential JPEG files that are not larger than --max-side change
+in no coefficient: they get a restart marker after every row of blocks. Others are encoded anew, upright and without
+EXIF data. Files with alpha or a palette stay as they are, and so do masks: grey files that are not JPEG, unless --mode
+says that they are pictures.
 
 Files appear under their names when all are complete. After Ctrl-C, a kill or a full disk the same command resumes where
 it stopped. Until then the rows are in the hidden folder .DST.*.unfinished next to DST. Delete it to begin again.
@@ -49,6 +57,8 @@ examples:
   loaderx convert train.array_record train.npy
   loaderx convert photos/ train.array_record --size 224 224 --jobs 8
   loaderx convert mnist.parquet mnist.npy --columns image label
+  loaderx convert photos/ train.ar --jpeg 90 --max-side 512
+  loaderx convert 'train-{000000..000146}.tar' train.ar --jpeg 90 --columns 'image=jpg;png' label=cls
 """
 
 
@@ -69,7 +79,8 @@ def add(commands: Any) -> None:
         "--columns",
         nargs="+",
         metavar="NAME",
-        help="read only these columns of a .npz file, Parquet or a dataset",
+        help="read only these columns of a .npz file, Parquet or a dataset; with --jpeg also of other files, as "
+        "NAME=WHERE: an extension in tar files, a feature in TFRecord files, a dtype in others; :P after it is a mask",
     )
     parser.add_argument(
         "--split", metavar="NAME", help="the split to read of a dataset with splits"
@@ -85,14 +96,27 @@ def add(commands: Any) -> None:
         "--mode",
         choices=("auto", "RGB", "L"),
         default="auto",
-        help="mode of pictures: RGB, or L for one grey channel; auto is as the first picture (default)",
+        help="mode of pictures: RGB, or L for one grey channel; auto is as the first picture (default), with --jpeg as "
+        "the source says, or RGB",
+    )
+    parser.add_argument(
+        "--jpeg",
+        type=count_from(1, 100),
+        metavar="QUALITY",
+        help="keep pictures encoded, as JPEG files whose rows of blocks are decoded on their own; the quality, 1 to "
+        "100, is of those that must be encoded anew",
+    )
+    parser.add_argument(
+        "--max-side",
+        type=count_from(1),
+        metavar="N",
+        help="with --jpeg: shrink pictures whose longer side is longer, with antialiasing (Lanczos)",
     )
     parser.add_argument(
         "--compression",
         type=compression,
-        default=3,
         metavar="zstd:LEVEL|none",
-        help="compression of ArrayRecord files (default: zstd:3)",
+        help="compression of ArrayRecord files (default: zstd:3, with --jpeg none)",
     )
     parser.add_argument(
         "--group-size",
@@ -133,11 +157,18 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def compression(text: str) -> int | None:
-    """Convert an argument to the level of zstd, or None."""
+@dataclass(frozen=True)
+class Compression:
+    """Level of zstd, or None."""
+
+    level: int | None
+
+
+def compression(text: str) -> Compression:
+    """Convert an argument to a compression."""
     kind, _, level = text.partition(":")
     if text in ("none", "uncompressed"):
-        return None
+        return Compression(None)
     try:
         number = int(level) if level else 3
     except ValueError:
@@ -146,7 +177,7 @@ def compression(text: str) -> int | None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not none, zstd or zstd:LEVEL with a level from -131072 to 22"
         )
-    return number
+    return Compression(number)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -160,11 +191,14 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"{target} must end in one of {', '.join(SUFFIXES)}.")
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder {target.parent} to write {target.name} into.")
-    source = opened(options)
-    how = {
-        name: getattr(options, name) for name in (*MEANT_FOR, "mode", "compression", "group_size")
-    }
-    records = Format(Encoding(options.compression, options.group_size), options.shards)
+    _refuse_combinations(options, target)
+    source = opened(options) if options.jpeg is None else opened_encoded(options)
+    # JPEG pictures would hardly become smaller.
+    usual = Compression(3 if options.jpeg is None else None)
+    level = (options.compression or usual).level
+    how = {name: getattr(options, name) for name in (*MEANT_FOR, "mode", "group_size")}
+    how |= {"compression": level, "jpeg": options.jpeg, "max_side": options.max_side}
+    records = Format(Encoding(level, options.group_size), options.shards)
     conversion = Conversion(source, target, records, how)
     _refuse_targets(conversion.files, options)
     for line in source.left_out:
@@ -243,6 +277,59 @@ def opened(options: argparse.Namespace) -> "Input":
     return dataset_input(path, options.split, wanted)
 
 
+def opened_encoded(options: argparse.Namespace) -> "Input":
+    """Open SRC with its pictures as they are encoded, which will be JPEG."""
+    from loaderx.sources.encoded.field import Encoded
+
+    from .arrow import Wanted, dataset_input, is_dataset, parquet_input
+    from .jpeg_images import JpegOptions
+    from .jpeg_input import container_input, folder_input, jpeg_input
+    from .tables import kind_of
+
+    path = Path(options.source)
+    kind = kind_of(options.source)
+    if kind == "folder":
+        kind = "dataset" if is_dataset(path) else "pictures"
+    _refuse_options(options, kind, {"columns": ("parquet", "dataset", "records")})
+    usual = Encoded(mode="RGB" if options.mode == "auto" else options.mode)
+    wanted = Wanted(options.columns, options.mode, None, usual)
+    if kind in ("npy", "npz"):
+        raise UsageError(
+            f"{path} has no encoded pictures, which --jpeg needs: it is a .{kind} file."
+        )
+    if kind == "pictures":
+        found = folder_input(path, usual)
+    elif kind == "parquet":
+        found = parquet_input(path, wanted)
+    elif kind == "dataset":
+        found = dataset_input(path, options.split, wanted)
+    else:
+        found = container_input(options.source, options.columns, usual)
+    how = JpegOptions(options.jpeg, options.max_side, options.mode != "auto")
+    return jpeg_input(found, options.source, how)
+
+
+def _refuse_combinations(options: argparse.Namespace, target: Path) -> None:
+    """Refuse options that contradict one another."""
+    from .conversion import RECORD_SUFFIXES
+
+    if options.jpeg is None and options.max_side is not None:
+        raise UsageError("--max-side is for --jpeg: give the quality of JPEG, too, or --size.")
+    if options.jpeg is None:
+        return
+    if target.suffix not in RECORD_SUFFIXES:
+        raise UsageError(
+            f"--jpeg writes ArrayRecord files, and {target} is not one by its name: it must end in "
+            f"{', '.join(RECORD_SUFFIXES)}."
+        )
+    for name in ("size", "dtype", "shape", "pad_to"):
+        if getattr(options, name) is not None:
+            more = "; --max-side shrinks them" if name == "size" else ""
+            raise UsageError(
+                f"--{name.replace('_', '-')} means nothing with --jpeg, which keeps pictures of any size{more}."
+            )
+
+
 # The kinds of SRC that each option is for.
 MEANT_FOR = {
     "columns": ("npz", "parquet", "dataset"),
@@ -254,9 +341,11 @@ MEANT_FOR = {
 }
 
 
-def _refuse_options(options: argparse.Namespace, kind: str) -> None:
-    """Refuse options that would be ignored."""
-    for name, kinds in MEANT_FOR.items():
+def _refuse_options(
+    options: argparse.Namespace, kind: str, others: "Mapping[str, Sequence[str]] | None" = None
+) -> None:
+    """Refuse options that would be ignored; `others` are meant for other kinds than usual."""
+    for name, kinds in {**MEANT_FOR, **(others or {})}.items():
         if getattr(options, name) is not None and kind not in kinds:
             option = name.replace("_", "-")
             raise UsageError(
@@ -270,10 +359,8 @@ def _report(conversion: "Conversion", seconds: float) -> None:
     width = max(len(str(file)) for file in conversion.files)
     for file in conversion.files:
         write_line(f"{file!s:{width}}  {readable_bytes(file.stat().st_size)}")
-    shown = ", ".join(
-        f"{target.column.name} {target.column.spec}"
-        for task in conversion.tasks
-        for target in task.targets
-    )
+    shown = ", ".join(str(target.column) for target in conversion.targets)
     write_line(f"{conversion.rows:,} rows in {seconds:.1f} s: {shown}")
+    for line in conversion.summary():
+        write_line(line)
     write_line("\n".join(["to load them:", "", *program_of(conversion)]))

@@ -1,4 +1,4 @@
-"""`loaderx inspect`: show the content of a .npy, .npz or ArrayRecord file."""
+"""`loaderx inspect`: show the content of arrays and of image data sets."""
 
 import argparse
 import dataclasses
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from loaderx.errors import DataError, LoaderxError
 
+from .summary_lines import histogram, line
 from .terminal import (
     DONE,
     FAILED,
@@ -27,6 +28,7 @@ from .terminal import (
 if TYPE_CHECKING:
     from loaderx.sources.records.reader import Reader
 
+    from .images import ImageSummary
     from .statistics import Moments
     from .tables import Table
 
@@ -35,15 +37,21 @@ Mean and standard deviation are those of a sample of rows, per channel (the last
 and in the unit of `Normalize`: white is 1, so those of uint8 are divided by 255. The line can be pasted into a list
 of transforms. Files of single integers have a histogram of their labels instead.
 
+Image data sets are folders of images, and tar, TFRecord, Bagz and ArrayRecord files. Formats and sizes of images are
+those of a sample. Without --fields, the fields are the extensions of a tar file that are images or integers, the
+features of a TFRecord file that hold images or one integer, the fields that an ArrayRecord file notes, or the image
+that a record is. --verify decodes every image, on all cores, and lists the damaged ones: a loader raises there, or
+takes other rows with on_error="replace".
+
 The exit status is 1 if --verify finds damage, and 2 if a file cannot be read.
 
 examples:
   loaderx inspect train_data.npy train_label.npy
   loaderx inspect train.array_record --verify
   loaderx inspect data.npz --sample 50000 --json
+  loaderx inspect photos --verify
+  loaderx inspect "train-{000000..000146}.tar" --fields jpg seg.png=P cls=int64
 """
-SHOWN_LABELS = 20
-BAR = 30
 # Labels that are read at once.
 LABELS_AT_ONCE = 1 << 16
 # Records of the array_record package that are read at once.
@@ -54,21 +62,28 @@ def add(commands: Any) -> None:
     """Add the parser of this command."""
     parser = commands.add_parser(
         "inspect",
-        help="show rows, dtype, shape, compression, mean and deviation, and labels of files",
-        description="Show what is in .npy, .npz and ArrayRecord files.",
+        help="show rows, dtypes, sizes, mean and deviation, and labels of arrays and images",
+        description="Show what is in .npy, .npz and ArrayRecord files, and in image data sets.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a .npy, .npz or ArrayRecord file")
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="a .npy, .npz or ArrayRecord file, a folder of images, or a tar, TFRecord or Bagz file, or a pattern",
+    )
     parser.add_argument(
         "--sample",
         type=count_from(0),
         default=1000,
         metavar="N",
-        help="rows for mean and deviation, 0 for none (default: 1000)",
+        help="rows for mean and deviation, or for sizes of images, 0 for none (default: 1000)",
     )
     parser.add_argument(
-        "--verify", action="store_true", help="read everything and compare checksums"
+        "--verify",
+        action="store_true",
+        help="read everything, compare checksums, and decode every image",
     )
     parser.add_argument(
         "--dtype", metavar="NAME", help="dtype of records, for files that do not contain it"
@@ -79,6 +94,22 @@ def add(commands: Any) -> None:
         type=axis_length,
         metavar="N",
         help="shape of one record, for these files; the first may be `any`",
+    )
+    parser.add_argument(
+        "--fields",
+        nargs="+",
+        metavar="NAME",
+        help="fields of an image data set: NAME for images, NAME=MODE for those of another mode, NAME=DTYPE or "
+        "NAME=DTYPE:SHAPE for numbers; of Bagz and ArrayRecord files in their order",
+    )
+    parser.add_argument(
+        "--mode", choices=("RGB", "L", "RGBA", "P", "I;16"), help="mode of images (default: RGB)"
+    )
+    parser.add_argument(
+        "--max-pixels",
+        type=count_from(1),
+        metavar="N",
+        help="limit for the pixels of an image (default: 178956970)",
     )
     parser.add_argument(
         "--json", action="store_true", help="print a JSON list with an object per array"
@@ -105,17 +136,36 @@ class Summary:
     verified: str | None = None
     damage: str | None = None
 
+    def lines(self) -> Iterator[str]:
+        """Yield the text for people."""
+        yield self.file if self.array is None else f"{self.file}, array {self.array!r}"
+        yield line("format", f"{self.format}, {self.chunking}")
+        yield line("compression", _compression(self))
+        yield line("rows", f"{self.rows:,}")
+        if self.dtype is None or self.shape is None:
+            yield line("a row", "bytes; nothing in the file says of what (--dtype and --shape do)")
+        else:
+            yield line("a row", f"{readable_shape(self.shape)}, {self.dtype}")
+        each = f", {self.bytes // self.rows:,} bytes per row" if self.rows else ""
+        yield line("bytes", f"{readable_bytes(self.bytes)}{each}")
+        if self.verified is not None:
+            yield line("verified", self.verified)
+        if self.statistics is not None:
+            yield from _statistics_lines(self.statistics, self.rows)
+        if self.labels is not None:
+            yield from histogram("labels", self.labels, self.rows)
+
 
 def run(options: argparse.Namespace) -> int:
     """Print the summaries of every file; a file that cannot be read does not prevent others from being shown."""
     status = DONE
-    summaries: list[Summary] = []
+    summaries: list[Summary | ImageSummary] = []
     for file in options.files:
         try:
             for summary in summaries_of(file, options):
                 summaries.append(summary)
                 if not options.json:
-                    write_line("\n".join(_lines(summary)))
+                    write_line("\n".join(summary.lines()))
                 if summary.damage is not None:
                     write_note(f"loaderx inspect: {summary.damage}")
                     status = max(status, FAILED)
@@ -130,12 +180,22 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def summaries_of(file: str, options: argparse.Namespace) -> Iterator[Summary]:
-    """Yield a summary of every array in a file."""
+def summaries_of(file: str, options: argparse.Namespace) -> "Iterator[Summary | ImageSummary]":
+    """Yield a summary of every array in a file, or that of an image data set."""
+    from .image_sets import image_set
+    from .images import image_summary
     from .tables import kind_of, npz_tables
 
     kind = kind_of(file)
+    images = image_set(file, kind, options)
+    if images is not None:
+        yield image_summary(file, images, options)
+        return
     path = Path(file)
+    for name in ("fields", "mode", "max_pixels"):
+        if getattr(options, name) is not None:
+            flag = name.replace("_", "-")
+            raise UsageError(f"--{flag} is for image data sets, and {file} has no images.")
     if kind in ("npy", "npz") and (options.dtype is not None or options.shape is not None):
         raise UsageError(
             f"--dtype and --shape are for ArrayRecord files; {file} contains them already."
@@ -152,8 +212,8 @@ def summaries_of(file: str, options: argparse.Namespace) -> Iterator[Summary]:
         yield _record_summary(file, options)
     else:
         raise UsageError(
-            f"{file} is a {'folder' if kind == 'folder' else 'Parquet file'}: inspect reads .npy, .npz and "
-            f"ArrayRecord files. `loaderx convert {file} NAME.npy` makes one of it."
+            f"{file} is a {'folder without images' if kind == 'folder' else 'Parquet file'}: inspect reads .npy, "
+            f".npz and ArrayRecord files, and image data sets. `loaderx convert {file} NAME.npy` makes one of it."
         )
 
 
@@ -344,33 +404,6 @@ def _with_varying(summary: Summary, readers: "list[Reader]", sample: int) -> Sum
     return summary
 
 
-# Text for people.
-
-
-def _lines(summary: Summary) -> Iterator[str]:
-    name = summary.file if summary.array is None else f"{summary.file}, array {summary.array!r}"
-    yield name
-    yield _line("format", f"{summary.format}, {summary.chunking}")
-    yield _line("compression", _compression(summary))
-    yield _line("rows", f"{summary.rows:,}")
-    if summary.dtype is None or summary.shape is None:
-        yield _line("a row", "bytes; nothing in the file says of what (--dtype and --shape do)")
-    else:
-        yield _line("a row", f"{readable_shape(summary.shape)}, {summary.dtype}")
-    each = f", {summary.bytes // summary.rows:,} bytes per row" if summary.rows else ""
-    yield _line("bytes", f"{readable_bytes(summary.bytes)}{each}")
-    if summary.verified is not None:
-        yield _line("verified", summary.verified)
-    if summary.statistics is not None:
-        yield from _statistics_lines(summary.statistics, summary.rows)
-    if summary.labels is not None:
-        yield from _label_lines(summary.labels, summary.rows)
-
-
-def _line(name: str, value: str) -> str:
-    return f"  {name:12} {value}"
-
-
 def _compression(summary: Summary) -> str:
     if summary.compression == "none":
         return "none"
@@ -382,32 +415,12 @@ def _statistics_lines(statistics: "Moments", rows: int) -> Iterator[str]:
     of = "all rows" if statistics.rows == rows else f"{statistics.rows:,} of {rows:,} rows"
     mean, std = _pasted(statistics.mean), _pasted(statistics.std)
     if min(statistics.std) > 0:
-        yield _line("values", f"Normalize(mean={mean}, std={std})  # of {of}")
+        yield line("values", f"Normalize(mean={mean}, std={std})  # of {of}")
     else:
-        yield _line(
-            "values", f"mean {mean}, deviation {std} (Normalize needs one above 0), of {of}"
-        )
+        yield line("values", f"mean {mean}, deviation {std} (Normalize needs one above 0), of {of}")
     if statistics.not_finite:
-        yield _line("", f"{statistics.not_finite:,} sampled values are NaN or infinite; left out")
+        yield line("", f"{statistics.not_finite:,} sampled values are NaN or infinite; left out")
 
 
 def _pasted(values: list[float]) -> str:
     return repr(values[0] if len(values) == 1 else values)
-
-
-def _label_lines(labels: dict[int, int], rows: int) -> Iterator[str]:
-    values = list(labels)
-    yield _line("labels", f"{len(labels):,} values from {values[0]} to {values[-1]}")
-    most = max(labels.values())
-    width, digits = max(len(str(value)) for value in values), len(f"{most:,}")
-    for value in values[:SHOWN_LABELS]:
-        count = labels[value]
-        bar = "#" * max(1, round(BAR * count / most))
-        yield f"    {value:>{width}}  {count:>{digits},}  {count / rows:6.1%}  {bar}"
-    if len(labels) > SHOWN_LABELS:
-        rarest = min(labels, key=labels.__getitem__)
-        commonest = max(labels, key=labels.__getitem__)
-        yield (
-            f"    and {len(labels) - SHOWN_LABELS:,} more; most often {commonest} ({labels[commonest]:,}), "
-            f"least often {rarest} ({labels[rarest]:,})"
-        )

@@ -18,6 +18,9 @@ from loaderx.spec import Spec
 
 from .terminal import UsageError
 
+# JSON for the journal; `bytes` is the size of the file.
+State = dict[str, Any]
+
 
 class Output(ABC):
     """File of a known number of rows that grows in `folder`. Blocks are encoded in threads, and appended in order."""
@@ -40,10 +43,14 @@ class Output(ABC):
         """Write the bytes before the first row."""
 
     @abstractmethod
-    def state(self) -> dict[str, int]:
+    def state(self) -> State:
         """Return the state that `open` needs to resume here."""
 
-    def open(self, state: dict[str, int] | None) -> None:
+    def final_state(self) -> State:
+        """Return the state of a finished file."""
+        return {"bytes": self.partial.stat().st_size}
+
+    def open(self, state: State | None) -> None:
         """Begin, or resume at a state."""
         if state is None:
             self._file = self.partial.open("wb")
@@ -53,7 +60,7 @@ class Output(ABC):
         self._file.truncate(state["bytes"])
         self._file.seek(state["bytes"])
 
-    def usable(self, state: dict[str, int]) -> bool:
+    def usable(self, state: State) -> bool:
         """Return True if the unfinished file has the bytes of a state."""
         return self.partial.is_file() and self.partial.stat().st_size >= state["bytes"]
 
@@ -115,7 +122,7 @@ class NpyOutput(Output):
         }
         np.lib.format.write_array_header_1_0(self.file, header)
 
-    def state(self) -> dict[str, int]:
+    def state(self) -> State:
         return {"bytes": self.file.tell()}
 
 
@@ -145,7 +152,7 @@ class RecordOutput(Output):
         assert self._index is not None
         return self._index
 
-    def open(self, state: dict[str, int] | None) -> None:
+    def open(self, state: State | None) -> None:
         self._index = self._index_partial.open("w+b" if state is None else "r+b")
         if state is not None:
             self._index.truncate(state["index"])
@@ -153,7 +160,7 @@ class RecordOutput(Output):
             self._cursor.position = state["bytes"]
         super().open(state)
 
-    def usable(self, state: dict[str, int]) -> bool:
+    def usable(self, state: State) -> bool:
         return super().usable(state) and (
             "index" not in state
             or (
@@ -168,7 +175,7 @@ class RecordOutput(Output):
     def _write_chunks(self, placed: PlacedChunks) -> None:
         self.file.write(frame(placed).data)
 
-    def state(self) -> dict[str, int]:
+    def state(self) -> State:
         return {"bytes": self._cursor.position, "index": self.index.tell()}
 
     def sync(self) -> None:
@@ -181,11 +188,14 @@ class RecordOutput(Output):
         self.index.seek(0)
         entries = np.frombuffer(self.index.read(), np.int64).reshape(-1, 3)
         begins, decoded, records = np.ascontiguousarray(entries.T)
-        content = Content(self._dtype, self.spec.shape)
         index = [(begins, decoded, records)]
-        for placed in trailer(self._cursor, index, self._encoding, content):
+        for placed in trailer(self._cursor, index, self._encoding, self._content()):
             self._write_chunks(placed)
         super().finish()
+
+    def _content(self) -> Content:
+        """Return what the file notes of its records."""
+        return Content(self._dtype, self.spec.shape)
 
     @property
     def names(self) -> list[str]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import DataError
+from loaderx.sources.byte_rows import Buffer
 from loaderx.spec import Spec
 
 from .tables import Block, Column, Input, Range, Table
@@ -22,6 +23,14 @@ SUFFIXES = frozenset(
     (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 )
 MODES = ("auto", "RGB", "L")
+
+
+@dataclass(frozen=True)
+class EncodedPicture:
+    """Picture as the bytes of its file, and where it is, for messages."""
+
+    where: str
+    data: Buffer
 
 
 @dataclass(frozen=True)
@@ -131,13 +140,33 @@ class PictureTable(Table):
         return {"image": pixels, "label": self._labels[start:stop]}
 
 
+@dataclass(frozen=True)
+class PictureFiles:
+    """Files of a folder by their paths below it, and the class of each; and what `Input` needs besides."""
+
+    files: list[str]
+    labels: NDArray[np.int32]
+    classes: tuple[str, ...]
+    identity: list[Any]
+    left_out: list[str]
+
+
 def picture_input(folder: Path, mode: str, size: tuple[int, int] | None) -> Input:
     """Open a folder of pictures with a class per sub-folder, sorted by name; without these there are no labels."""
+    found = picture_files(folder)
+    first = folder / found.files[0]
+    decoding = decoding_of(first, str(first), mode, size)
+    table = PictureTable(folder, found.files, found.labels, found.classes, decoding)
+    return Input([table], found.identity, found.left_out)
+
+
+def picture_files(folder: Path) -> PictureFiles:
+    """Find the pictures of a folder with a class per sub-folder, sorted by name; without these there are no labels."""
     required("PIL.Image", "images", "reading pictures")
     with os.scandir(folder) as entries:
         classes = sorted(entry.name for entry in entries if _is_class(entry))
     if not classes:
-        return _picture_input(folder, [("", 0)], (), mode, size)
+        return _picture_files(folder, [("", 0)], ())
     with os.scandir(folder) as entries:
         loose = sorted(entry.name for entry in entries if _is_picture(entry.name))
     if loose:
@@ -146,16 +175,12 @@ def picture_input(folder: Path, mode: str, size: tuple[int, int] | None) -> Inpu
             "Move the pictures into sub-folders."
         )
     parts = [(name, number) for number, name in enumerate(classes)]
-    return _picture_input(folder, parts, tuple(classes), mode, size)
+    return _picture_files(folder, parts, tuple(classes))
 
 
-def _picture_input(
-    folder: Path,
-    parts: list[tuple[str, int]],
-    classes: tuple[str, ...],
-    mode: str,
-    size: tuple[int, int] | None,
-) -> Input:
+def _picture_files(
+    folder: Path, parts: list[tuple[str, int]], classes: tuple[str, ...]
+) -> PictureFiles:
     # Strings and not paths: there may be millions.
     files: list[str] = []
     labels: list[NDArray[np.int32]] = []
@@ -183,10 +208,9 @@ def _picture_input(
         raise DataError(
             f"{folder} has no pictures in it (files that end in {', '.join(sorted(SUFFIXES))})."
         )
-    decoding = decoding_of(folder / files[0], str(folder / files[0]), mode, size)
-    table = PictureTable(folder, files, np.concatenate(labels), classes, decoding)
     left_out = [f"{others:,} other files next to the pictures"] if others else []
-    return Input([table], [str(folder.resolve()), len(files), digest.hexdigest()], left_out)
+    identity = [str(folder.resolve()), len(files), digest.hexdigest()]
+    return PictureFiles(files, np.concatenate(labels), classes, identity, left_out)
 
 
 def _is_class(entry: "os.DirEntry[str]") -> bool:

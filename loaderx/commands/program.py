@@ -11,6 +11,9 @@ def program_of(conversion: "Conversion") -> list[str]:
     archive = conversion.target.suffix == ".npz"
     program = ["import numpy as np"] if archive else []
     program.append("import loaderx as lx")
+    images = [name for one in conversion.targets for name in one.column.image_fields]
+    if images:
+        program.append("from loaderx import transforms as T")
     if archive:
         program.append(f"arrays = np.load({str(conversion.target)!r})")
     by_rows: dict[int, list[ColumnTarget]] = {}
@@ -25,8 +28,16 @@ def program_of(conversion: "Conversion") -> list[str]:
         # An array without a name: batches are arrays, as in the source.
         data = sources["data"] if list(sources) == ["data"] else f"{{{fields}}}"
         name = "loader" if number == 1 else f"loader_{number}"
-        program.append(f"{name} = lx.DataLoader({data})")
+        program.append(f"{name} = lx.DataLoader({data}{_transforms(images)})")
     return program
+
+
+def _transforms(images: list[str]) -> str:
+    """Return the argument that makes encoded images, and masks with them, the same size."""
+    if not images:
+        return ""
+    key = repr(images[0] if len(images) == 1 else tuple(images))
+    return f", transforms={{{key}: [T.RandomResizedCrop(224)]}}"
 
 
 def _source(target: "ColumnTarget") -> str:

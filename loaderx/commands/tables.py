@@ -14,16 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import DataError, LoaderxError
+from loaderx.sources.encoded.bagz import bagz_names
 from loaderx.sources.npy import MappedFile, read_header
 from loaderx.sources.records.dataset import ARDataset
+from loaderx.sources.records.encoding import Encoding
 from loaderx.sources.records.file import VERIFY
 from loaderx.sources.records.paths import record_paths
 from loaderx.sources.records.reader import ChunkCache, Reader, open_reader
 from loaderx.spec import Spec
 
+from .outputs import RecordOutput, State
 from .terminal import UsageError, readable_bytes, readable_shape
 
-Block = dict[str, NDArray[Any]]
+# Of each column an array, or a list of what only one kind of output knows.
+Block = dict[str, Any]
 Range = tuple[int, int]
 # Limit for a row of compressed data, of which a few are unpacked at once: a small file can hold any number of bytes.
 MAX_ROW_BYTES = 1 << 28
@@ -38,6 +42,32 @@ class Column:
     name: str
     spec: Spec
     classes: tuple[str, ...] | None = None
+
+    @property
+    def row_bytes(self) -> int:
+        """Size of a row, by which the size of a block is chosen."""
+        return self.spec.nbytes
+
+    @property
+    def image_fields(self) -> list[str]:
+        """Names of the fields that are encoded images."""
+        return []
+
+    @property
+    def class_names(self) -> dict[str, tuple[str, ...]]:
+        """Names of classes of each field that has some."""
+        return {} if self.classes is None else {self.name: self.classes}
+
+    def record_file(self, path: Path, folder: Path, rows: int, encoding: Encoding) -> RecordOutput:
+        """Return the ArrayRecord file to which rows of this column are written."""
+        return RecordOutput(path, folder, self.spec, rows, encoding)
+
+    def summary(self, states: Sequence[State]) -> list[str]:  # noqa: ARG002 - of other columns
+        """Return lines about what was done with the rows, from the final states of the files."""
+        return []
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.spec}"
 
 
 class Table(ABC):
@@ -190,6 +220,11 @@ class RecordTable(Table):
         pad_to: int | None = None,
     ) -> None:
         noted = record_readers(path)[0].metadata.row or {}
+        if dtype is None and "fields" in noted:
+            raise UsageError(
+                f"{path}: its records have several fields, which only --jpeg converts; `lx.ARDataset` reads "
+                "them as they are."
+            )
         if dtype is None and "dtype" not in noted:
             raise UsageError(
                 f"{path}: nothing in the file says what its records hold; give --dtype and --shape."
@@ -235,7 +270,8 @@ def kind_of(path: str) -> str:
         return "folder"
     if not file.exists():
         # The path may be the name of a set of files, or a pattern.
-        record_paths(path)
+        for name in bagz_names(path):
+            record_paths(name)
         return "records"
     if not file.is_file():
         raise DataError(f"{path} is not a regular file.")

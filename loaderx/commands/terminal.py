@@ -199,8 +199,8 @@ def ctrl_c_waits() -> Generator[Stop]:
         yield stop
 
 
-def count_from(lowest: int) -> Any:
-    """Return a type for argparse: an integer of at least `lowest`."""
+def count_from(lowest: int, highest: int | None = None) -> Any:
+    """Return a type for argparse: an integer of at least `lowest`, and at most `highest`."""
 
     def integer(text: str) -> int:
         try:
@@ -209,6 +209,8 @@ def count_from(lowest: int) -> Any:
             raise argparse.ArgumentTypeError(f"{text!r} is not an integer") from None
         if value < lowest:
             raise argparse.ArgumentTypeError(f"{value} is less than {lowest}")
+        if highest is not None and value > highest:
+            raise argparse.ArgumentTypeError(f"{value} is more than {highest}")
         return value
 
     return integer

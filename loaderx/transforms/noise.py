@@ -282,13 +282,16 @@ def grid_mask(x: Any, rng: Any, period: Any, keep: Any, fill: float, white: floa
     side = unit - round(draw_amount(rng, keep) * unit)
     top, left = rng.integers(0, unit), rng.integers(0, unit)
     value = saturate(fill, x)
+    lines = x.reshape(height, width * channels)
     for i in range(height):
         if (i + top) % unit < side:
             # From square to square; the first may have begun outside.
             for start in range(-left, width, unit):
-                for j in range(max(start, 0), min(start + side, width)):
-                    for c in range(channels):
-                        x[i, j, c] = value
+                # All values in one loop: an inner one over the channels, a number at run time, is no vector code.
+                first, last = max(start, 0) * channels, min(start + side, width) * channels
+                part = lines[i, first : max(first, last)]
+                for k in range(part.shape[0]):
+                    part[k] = value
 
 
 class GridMask(ImageTransform):

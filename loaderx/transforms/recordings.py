@@ -13,7 +13,7 @@ from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount
 from .base import Parameter
-from .signals import SignalTransform, power_of
+from .signals import SignalTransform, power_of, powers_of
 
 DTYPES = ("float32", "float64", "int16")
 
@@ -90,14 +90,16 @@ def background_noise(x: Any, rng: Any, noises: Any, decibels: Any, noise: Any) -
     length, own = row.shape
     start = rng.integers(0, length - moments + 1) if length >= moments else rng.integers(0, length)
     ratio = 10.0 ** (draw_amount(rng, decibels) / 10.0)
-    part = noise[: moments * own]
+    part, flat = noise[: moments * own], x.reshape(-1)
     copy_around(row, start, part)
-    loudness = power_of(part)
+    if own == channels:
+        power, loudness = powers_of(flat, part)
+    else:
+        power, loudness = power_of(flat), power_of(part)
     if not loudness > 0.0:
         return
-    factor = np.float32(np.sqrt(power_of(x.reshape(-1)) / ratio / loudness))
+    factor = np.float32(np.sqrt(power / ratio / loudness))
     if own == channels:
-        flat = x.reshape(-1)
         for k in range(flat.shape[0]):
             flat[k] += factor * part[k]
         return

@@ -5,9 +5,10 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError
 from loaderx.kernels.areas import resize_area
@@ -26,9 +27,14 @@ from .base import (
     positive_range,
 )
 from .combinators import Sequence
+from .image import with_channels
 from .sample import SampleTransform
+from .step import Call, Step
 from .values import check_numbers
 from .window import INTERPOLATIONS, WindowTransform, single_or_each
+
+if TYPE_CHECKING:
+    from loaderx.compiler.table import TableBuilder
 
 Border = Literal["fill", "reflect", "edge"]
 Scaling = Literal["bilinear", "bicubic", "lanczos", "nearest"]
@@ -393,12 +399,27 @@ class _ResizeArea(SampleTransform):
         return "Resize"
 
     def output(self, spec: Spec) -> Spec:
-        if len(spec.shape) != 3:
-            raise ArgumentError(
-                f'{self.name} with interpolation="area" accepts images of shape (height, width, channels), not {spec}.'
-            )
+        image_shape(spec, self.name)
         check_numbers(spec, self.name)
         return resized(spec, self._size.of(spec), self.name)
+
+    def write(self, table: "TableBuilder", group: list[Step], x: int, out: int, spec: Spec) -> None:
+        super().write(table, group, x, out, with_channels(spec))
+
+    def interpret(self, step: Step, spec: Spec, compiled: Any) -> Call:
+        call, shape = (
+            super().interpret(step, with_channels(spec), compiled),
+            self.output(spec).shape,
+        )
+
+        def call_grey(
+            x: NDArray[Any], position: int, length: int, turns: tuple[int, ...]
+        ) -> NDArray[Any]:
+            return call(x.reshape(with_channels(spec).shape), position, length, turns).reshape(
+                shape
+            )
+
+        return call_grey
 
     def for_labels(self) -> Transform:
         return _ResizeWindow(self._size, "nearest", True)
@@ -410,6 +431,7 @@ class _ResizeArea(SampleTransform):
         return {}
 
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        # Of (height, width, channels), also for an image of (height, width): see `write`.
         return area_spaces(spec, self.output(spec).shape[1])
 
 

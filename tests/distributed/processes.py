@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.waiting import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -57,10 +59,10 @@ def wait(started, seconds, *, one_failure_ends_it=True):
         for process in started:
             if process.poll() is None:
                 process.kill()
-                process.wait(timeout=30)
+                process.wait(timeout=PATIENCE)
 
 
-def run(forking, folder, processes, devices, jobs, seconds=150):
+def run(forking, folder, processes, devices, jobs, seconds=400):
     """Run a program in several processes; return the output of each, in their order."""
     for _ in range(2):
         port = free_port()

@@ -10,7 +10,7 @@ import pytest
 from loaderx import DataLoader
 from tests.distributed import processes, program
 
-pytestmark = pytest.mark.timeout(400)  # the first test of a topology waits for its processes
+pytestmark = pytest.mark.timeout(900)  # the first test of a topology waits for its processes
 
 # Most of the time is that of starting processes: the larger runs are left to `make test-long`.
 SMALL, LARGE = ["1x8", "2x2", "3x1"], ["2x4", "4x2"]

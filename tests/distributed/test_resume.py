@@ -8,7 +8,7 @@ import pytest
 from loaderx import DataLoader
 from tests.distributed import processes, program
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 
 def legs(runs, name):

@@ -9,8 +9,9 @@ import pytest
 from loaderx import DataLoader
 from tests.distributed import processes, program
 from tests.distributed.test_batches import TOPOLOGIES
+from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +69,6 @@ def test_other_batches_would_have_other_losses_and_sums(batches, losses):
 
 # --- a process that dies ----------------------------------------------------------------------
 
-# Seconds to wait until a slow machine has started, and has noticed.
-PATIENCE = 120
 # Starting processes takes most of the time: one case here, the others in `make test-long`.
 DEATHS = {
     (0, "in a step"): [],

@@ -52,7 +52,7 @@ def ran(request, tmp_path_factory):
 
 
 # The first one waits for all of them, and the first run compiles what they use.
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", WITH_CODE)
 def test_the_code_of_a_page_runs(ran, name):
     results, finished = ran

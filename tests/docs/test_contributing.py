@@ -12,7 +12,6 @@ from tests.docs.overlay import changed, titled
 PAGES = sorted((DOCS / "contributing").glob("add-*.md"))
 
 
-@pytest.mark.timeout(300)  # the first run compiles the new op
 def test_the_walk_throughs_can_be_followed(tmp_path):
     assert len(PAGES) == 3
     finished = subprocess.run(

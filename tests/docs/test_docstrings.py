@@ -49,12 +49,16 @@ def test_prose_is_left_as_it_is(parsed):
     assert [parsed[0].value, parsed[2].value] == [prose[0], prose[2]]
 
 
+@pytest.fixture(scope="module")
+def library(extensions):
+    return griffe.load("loaderx", search_paths=[ROOT], extensions=extensions)
+
+
 @pytest.mark.parametrize(
     ("module", "name"), [("loader", "DataLoader"), ("on_device.loader", "DeviceLoader")]
 )
-def test_all_arguments_of_a_loader_are_in_the_table(module, name, extensions):
-    found = griffe.load(f"loaderx.{module}", search_paths=[ROOT], extensions=extensions)
-    sections = found[name].docstring.parse("google")
+def test_all_arguments_of_a_loader_are_in_the_table(module, name, library):
+    sections = library[f"{module}.{name}"].docstring.parse("google")
     shown = [
         argument.name
         for part in sections

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "checkpoint_resume.py"
 OPTIONS = ["--steps=10", "--save-every=5"]
-PATIENCE = 110  # seconds for one run, which takes about five
 
 # Runs the example, which pauses in the middle of step 7 once it has announced it.
 STOPPING = """

@@ -11,6 +11,7 @@ import pytest
 
 import loaderx
 from loaderx import cli
+from tests.waiting import PATIENCE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -43,7 +44,7 @@ def test_the_demo_reaches_97_percent_on_images_it_never_saw(tmp_path):
         env=os.environ | {"TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE,
     )
     assert finished.returncode == 0, finished.stderr
     assert finished.stderr == ""

@@ -12,6 +12,7 @@ from PIL import Image
 from loaderx import transforms
 from loaderx.transforms.image import ImageTransform
 from loaderx.transforms.moving import MovingTransform
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "examples" / "gallery.py"
@@ -43,7 +44,7 @@ def run(*arguments):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE,
     )
     assert finished.returncode == 0, finished.stderr
     return finished.stdout

@@ -10,7 +10,7 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "multihost.py"
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 # Processes and devices of each. Most of the time is that of starting processes: those of the example are left to
 # `make test-long`.
@@ -35,7 +35,7 @@ def text(topology, tmp_path_factory):
             env=os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
             stdout=words,
             stderr=subprocess.STDOUT,
-            timeout=290,
+            timeout=870,
         )
         words.seek(0)
         text = words.read()

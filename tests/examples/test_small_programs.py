@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PATIENCE = (
-    110  # seconds for a process, which takes about two, and more with nothing compiled before
-)
 
 
 def numbers(pattern, text):

@@ -20,6 +20,7 @@ from loaderx import kernels
 from loaderx import transforms as T  # noqa: N812 - as users write it
 from loaderx.kernels import threads
 from loaderx.kernels.compilation import kernel, parallel_kernel
+from tests.waiting import PATIENCE
 
 compiled_only = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="numba may not compile")
 RANDOM = np.random.default_rng(0)
@@ -462,7 +463,7 @@ print(out.tolist(), drawn == kernels.draws(7, 0).random())
 @compiled_only
 def test_a_users_compiled_code_is_the_first_to_call_them():
     finished = subprocess.run(
-        [sys.executable, "-c", FRESH], capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", FRESH], capture_output=True, text=True, timeout=PATIENCE
     )
     assert finished.stdout == "[[6.0, 7.0, 8.0], [0.0, 1.0, 2.0]] True\n", finished.stderr
 

@@ -62,6 +62,64 @@ def test_filters_of_reduced_windows_show_the_places_of_the_whole_image(kind):
         assert used[-1] < -(-(start + extent) // factor)
 
 
+def drawn_windows(rng, filters):
+    """Return the entries, windows and results of up to three windows onto an image, one of which may filter."""
+    height, width = rng.integers(1, 60, 2).tolist()
+    steps, windows, results, before = [], [], [], (height, width)
+    filtering = int(rng.integers(3)) if filters else -1
+    for number in range(3):
+        what = image_windows.FILTERED if number == filtering else int(rng.integers(2))
+        # Before a filter nothing is filled.
+        border = int(rng.integers(number < filtering, 3))
+        steps.append((what, border, int(rng.integers(3)), int(rng.integers(2))))
+        window, result = [], []
+        for size in before:
+            extent = int(rng.integers(1, size + 1))
+            start = int(rng.integers(0, size - extent + 1))
+            target = int(rng.integers(1, 40))
+            if (
+                what == image_windows.MOVED
+            ):  # its result is its extent, and it may reach beyond the image
+                start, extent = start - 2, target
+            window += [start, extent, int(rng.integers(2))]
+            result.append(target)
+        windows.append(window)
+        results.append(result)
+        before = tuple(result)
+    return height, width, *(np.array(each, np.int64) for each in (steps, windows, results))
+
+
+def composed(function, height, width, steps, windows, results, factor):
+    tallest, widest = max(height, *results[:, 0]), max(width, *results[:, 1])
+    tables = [np.full((2, size), -9, np.int32) for size in (tallest, widest)]
+    lines, most = [], 400
+    filtered = steps[:, 0] == image_windows.FILTERED
+    for axis in range(2):
+        size = int(results[filtered][0, axis]) if filtered.any() else 0
+        lines += [np.zeros(size * most), np.zeros(size * most, np.int32), np.zeros(size, np.int32)]
+    found = np.zeros(4, np.int64)
+    function(steps, windows, results, height, width, factor, *tables, *lines, found)
+    sizes = results[-1]
+    chosen = [
+        table[place, :size] for table, place, size in zip(tables, found[:2], sizes, strict=True)
+    ]
+    return [*chosen, *lines, found[2:]]
+
+
+@pytest.mark.parametrize("filters", [True, False])
+def test_windows_are_composed_as_defined(filters):
+    rng = np.random.default_rng(filters)
+    for _ in range(60):
+        arguments = drawn_windows(rng, filters)
+        # An image is reduced only for a filter that is the first of its windows.
+        first = arguments[2][0, 0] == image_windows.FILTERED
+        factor = int(rng.choice([1, 2, 4])) if first else 1
+        given = composed(image_windows.compose_image_windows, *arguments, factor)
+        expected = composed(reference.compose_image_windows, *arguments, factor)
+        for ours, theirs in zip(given, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-12)
+
+
 def test_places_are_shifted_except_those_of_the_fill_colour():
     places = np.array([5, -1, 7, 6], np.int32)
     image_windows.shift_places(places, 5)

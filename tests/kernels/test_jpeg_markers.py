@@ -10,6 +10,7 @@ from numba.core import config
 from PIL import Image
 
 from loaderx.kernels import jpeg_markers as kernels
+from tests import reference
 from tests.kernels.guard_pages import between_guard_pages
 
 # Few in plain Python, where a file takes milliseconds.
@@ -32,8 +33,10 @@ def array_of(data):
 
 
 def read(data):
-    out = np.full(len(kernels.HEADER), -7, np.int64)
+    out, expected = np.full((2, len(kernels.HEADER)), -7, np.int64)
     kernels.read_markers(array_of(data), out)
+    reference.read_markers(array_of(data), expected)
+    assert out.tolist() == expected.tolist()
     return dict(zip(kernels.HEADER, out.tolist(), strict=True))
 
 
@@ -221,40 +224,16 @@ def test_no_byte_outside_of_a_header_is_read():
 # Intervals between restart markers
 
 
-def splice_twin(data, scan, intervals, first, stop, height_place, height):
-    """Return the status and the size or the number, and the bytes, as `splice_intervals` defines them."""
-    header = bytearray(data[:scan])
-    header[height_place : height_place + 2] = height.to_bytes(2, "big")
-    # All that is no marker: pixels, 255 and 0 among them, and 255 before a marker.
-    parts, place = [], scan
-    for number in range(intervals):
-        marker = re.compile(rb"\xff+[^\0\xff]", re.DOTALL).search(data, place)
-        if marker is None:
-            return (kernels.CUT, number), b""
-        code = data[marker.end() - 1]
-        if number < intervals - 1 and code != 0xD0 + number % 8:
-            return (kernels.WRONG_RESTART, number), b""
-        if number == intervals - 1 and 0xD0 <= code <= 0xD7:
-            return (kernels.WRONG_RESTART, number), b""
-        parts.append(data[place : marker.end() - 2])
-        place = marker.end()
-    out = bytes(header)
-    for number in range(first, stop):
-        last = number == stop - 1
-        out += parts[number] + bytes([255, 0xD9 if last else 0xD0 + (number - first) % 8])
-    return (kernels.FINE, len(out)), out
-
-
-def splice(data, *arguments):
+def splice(data, *arguments, function=kernels.splice_intervals):
     out, result = between_guard_pages(len(data) + 2), np.empty(2, np.int64)
-    kernels.splice_intervals(array_of(data), *arguments, out, result)
+    function(array_of(data), *arguments, out, result)
     status, size = result.tolist()
     return (status, size), out[:size].tobytes() if status == kernels.FINE else b""
 
 
 def assert_spliced(data, *arguments):
     found = splice(data, *arguments)
-    assert found == splice_twin(data, *arguments)
+    assert found == splice(data, *arguments, function=reference.splice_intervals)
     return found
 
 
@@ -317,7 +296,8 @@ def test_scans_are_counted_up_to_a_limit():
     scans = data.count(b"\xff\xda")
     assert scans > 5
     for most, expected in ((100, scans), (5, 6), (scans, scans), (1, 2)):
-        kernels.count_scans(array_of(data), scan, most, out)
-        assert out[0] == expected
+        for count_scans in (kernels.count_scans, reference.count_scans):
+            count_scans(array_of(data), scan, most, out)
+            assert out[0] == expected
     kernels.count_scans(array_of(data[:scan]), scan, 100, out)
     assert out[0] == 1

@@ -29,6 +29,7 @@ from numba.extending import (
 )
 
 from loaderx.kernels import numba_internals as internals
+from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[2]
 compiled_only = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="numba may not compile")
@@ -212,7 +213,7 @@ def with_three_threads():
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUMBA_NUM_THREADS": "3"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 
@@ -695,7 +696,7 @@ def after_a_batch():
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
     )
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout), finished.stderr
@@ -827,7 +828,7 @@ def test_the_kernels_import_all_of_numba_that_this_module_does_before_it():
         [sys.executable, "-c", NOTHING_MORE.format(kernels=str(REPOSITORY / "kernels"))],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=True,
     )
     assert finished.stdout == "[]\n"

@@ -1,8 +1,6 @@
 """The driver runs samples through a table of passes, as its twin does, one by one or in parts at once."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -123,14 +121,9 @@ print(numba.threading_layer())
 
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="plain Python has no threading layer")
 @pytest.mark.parametrize("layer", ["omp", "workqueue"])
-def test_parts_run_under_every_threading_layer(layer):
-    finished = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUMBA_THREADING_LAYER": layer},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+def test_parts_run_under_every_threading_layer(forking, layer):
+    settings = {"NUMBA_THREADING_LAYER": layer, "PYTHONWARNINGS": "error"}
+    finished = forking.run(PROGRAM, env=os.environ | settings, cwd=REPOSITORY)
     if layer == "omp" and "No threading layer could be loaded" in finished.stderr:
         pytest.skip("this machine has no libgomp")
     assert finished.returncode == 0, finished.stderr

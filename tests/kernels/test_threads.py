@@ -22,6 +22,7 @@ from loaderx.kernels.threads import (
     run_shared,
     worthwhile,
 )
+from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[2]
 in_processes = pytest.mark.skipif(
@@ -182,7 +183,7 @@ def run(program, layer):
         },
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
     )
     said = finished.stdout + finished.stderr
     if layer in LIBRARIES and any(words in said for words in MISSING):

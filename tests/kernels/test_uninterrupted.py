@@ -13,8 +13,6 @@ from numba.core.compiler_lock import global_compiler_lock
 from loaderx.kernels import compilation
 from loaderx.kernels.uninterrupted import import_uninterrupted, uninterrupted
 
-pytestmark = pytest.mark.timeout(20)
-
 
 def test_ctrl_c_is_raised_at_once_and_the_function_continues():
     began, proceed, ended = threading.Event(), threading.Event(), threading.Event()
@@ -155,14 +153,20 @@ import os, signal, sys, threading, time
 from pathlib import Path
 from loaderx.kernels.uninterrupted import uninterrupted
 
+working, pressed = threading.Event(), threading.Event()
+
 def work():
-    time.sleep(1.5)
+    working.set()
+    pressed.wait()
     Path(sys.argv[1]).write_text("done")
 
 def press():
+    working.wait()
     for _ in range(2):
-        time.sleep(0.4)
+        time.sleep(0.4)  # until the main thread waits for that call
         os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.4)
+    pressed.set()
 
 threading.Thread(target=press, daemon=True).start()
 uninterrupted(work)

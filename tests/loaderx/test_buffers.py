@@ -23,8 +23,6 @@ POISON = 0xA5
 ROWS = 160
 DATA = np.random.default_rng(0).integers(0, 1000, (ROWS, 32)).astype(np.float32)
 
-pytestmark = pytest.mark.timeout(30)
-
 outputs = pytest.mark.parametrize("output", ["numpy", "jax", "sharded"])
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from loaderx import DataLoader
 from loaderx.kernels import feistel, random
+from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[2]
 ROWS = np.arange(300, dtype=np.int32).reshape(100, 3) ** 2
@@ -90,7 +91,7 @@ def run(tree, more="", preparation="", **environment):
         env={**inherited, "HOME": str(tree.parent / "home"), **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
     )
     assert finished.returncode == 0, finished.stderr
     assert finished.stderr == ""

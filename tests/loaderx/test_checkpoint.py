@@ -10,8 +10,7 @@ from flax import nnx
 from loaderx import ClosedError, DataLoader, StateError
 from loaderx.checkpoint import IteratorRestore, IteratorSave
 from loaderx.run.iterator import LoaderIterator
-
-pytestmark = pytest.mark.timeout(60)
+from tests.waiting import PATIENCE
 
 ROWS = 50
 
@@ -334,7 +333,7 @@ def test_a_kill_during_an_async_save_leaves_the_last_complete_step(forking, tmp_
         announced = child.stdout.readline()
     finally:
         child.kill()
-        _, errors = child.communicate(timeout=60)
+        _, errors = child.communicate(timeout=PATIENCE)
     assert announced == "half written\n", errors
     assert len(list(tmp_path.glob("*/never/file")) + list(tmp_path.glob("*/never.*/file"))) == 1
     assert not (tmp_path / "2").exists()

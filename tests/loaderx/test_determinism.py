@@ -10,8 +10,6 @@ import pytest
 from loaderx import DataLoader, NPDataset
 from loaderx.batch import scheduler
 
-pytestmark = pytest.mark.timeout(20)
-
 ROWS = 150
 BATCH = 64
 STEPS = 5  # more than two epochs

@@ -12,6 +12,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import bagz
 import datasets
 import jax
 import numpy as np
@@ -25,10 +26,13 @@ from loaderx import (
     CIFAR10,
     MNIST,
     ARDataset,
+    BagzDataset,
     DataError,
     DataLoader,
     Dataset,
     DeviceLoader,
+    Encoded,
+    EncodedFiles,
     HFDataset,
     IDXDataset,
     ImageFolder,
@@ -39,6 +43,8 @@ from loaderx import (
     Source,
     Spec,
     SQLiteDataset,
+    TarDataset,
+    TFRecordDataset,
     TokenDataset,
     concatenate,
     pipeline,
@@ -46,16 +52,21 @@ from loaderx import (
     write_array_record,
 )
 from loaderx import transforms as T  # noqa: N812 - as users write it
+from loaderx.sources.encoded.field import EncodedSpec
+from loaderx.sources.records.fields import encode_fields, record_fields
 from tests.loaderx.sources.record_files import KINDS, write
 from tests.loaderx.sources.rows import assert_same, values
+from tests.loaderx.sources.tar_files import write_tar
 from tests.loaderx.sources.test_mnist import idx
-
-pytestmark = pytest.mark.timeout(120)
+from tests.loaderx.sources.tfrecord_files import write_tfrecord
+from tests.waiting import PATIENCE
 
 ROWS = 24
 IMAGES = values((ROWS, 6, 5, 3), "u1")
 LABELS = np.arange(ROWS, dtype=np.int32)
 TOKENS = np.arange(500, dtype=np.uint16)
+IMAGE_AND_LABEL = {"image": Encoded(), "label": "int64"}
+BY_FEATURE = {"image": Encoded(), "label": ("int64", "label")}
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 
 
@@ -123,6 +134,39 @@ def pictures(folder):
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(IMAGES[row]).save(path)
     return ImageFolder(folder / "pictures", (6, 5))
+
+
+def picture_files(folder):
+    return sorted(map(str, pictures(folder).paths))
+
+
+def encoded_rows(folder):
+    """Return encoded images and numbers, as containers have them."""
+    images = [Path(file).read_bytes() for file in picture_files(folder)]
+    return [{"image": image, "label": row} for row, image in enumerate(images)]
+
+
+def tar(folder):
+    members = [
+        (f"{row['label']}.{suffix}", content)
+        for row in encoded_rows(folder)
+        for suffix, content in (("png", row["image"]), ("cls", b"%d" % row["label"]))
+    ]
+    return write_tar(folder / "x.tar", members)
+
+
+def bagz_file(folder):
+    layout = record_fields(IMAGE_AND_LABEL)
+    with bagz.Writer(folder / "x.bagz") as writer:
+        for row in encoded_rows(folder):
+            writer.write(encode_fields(layout, row))
+    return folder / "x.bagz"
+
+
+def encoded_records(folder):
+    rows = encoded_rows(folder)
+    write_array_record(folder / "x.ar", rows, fields=IMAGE_AND_LABEL)
+    return folder / "x.ar"
 
 
 def digits(folder, compress):
@@ -241,6 +285,14 @@ IN_FILES = {
     "groups": lambda folder: ARDataset(shards(folder, "7"), "u1", (6, 5, 3)),
     "slow records": lambda folder: slow(shards(folder, "brotli")),
     "padded": padded,
+    "encoded folder": lambda folder: (pictures(folder), ImageFolder(folder / "pictures"))[1],
+    "encoded files": lambda folder: EncodedFiles(picture_files(folder)),
+    "tar": lambda folder: TarDataset(tar(folder), {"image": "png", "label": "cls"}),
+    "TFRecord": lambda folder: TFRecordDataset(
+        write_tfrecord(folder / "x.tfrecord", encoded_rows(folder)), BY_FEATURE
+    ),
+    "Bagz": lambda folder: BagzDataset(bagz_file(folder), IMAGE_AND_LABEL),
+    "encoded records": lambda folder: ARDataset(encoded_records(folder)),
     "decoded": lambda folder: ARDataset(shards(folder, "zstd"), decode=first_byte),
 }
 SOURCES = IN_MEMORY | IN_FILES
@@ -252,7 +304,7 @@ def run(*arguments, **environment):
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -265,7 +317,24 @@ def assert_same_source(other, source):
     assert type(other) is type(source)
     assert len(other) == len(source)
     assert other.spec == source.spec
-    assert_same(other[:], source[:])
+    assert_same(rows_of(other), rows_of(source))
+
+
+def rows_of(source):
+    """Return all rows; of encoded images their bytes."""
+    return jax.tree.map(as_bytes, source[:])
+
+
+def as_bytes(array):
+    return np.array([bytes(image) for image in array]) if array.dtype == object else array
+
+
+def loader_of(source, **options):
+    """Return a loader; encoded images are cropped to one size."""
+    named = source.spec if isinstance(source.spec, dict) else {"data": source.spec}
+    encoded = [name for name, spec in named.items() if isinstance(spec, EncodedSpec)]
+    transforms = {name: [T.CenterCrop((4, 5))] for name in encoded} or None
+    return DataLoader(source, output="numpy", transforms=transforms, **options)
 
 
 def ways(value):
@@ -298,7 +367,7 @@ def test_views_of_a_source_are_copied_with_it(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_copied_loader_delivers_the_same_batches(tmp_path, kind):
-    loader = DataLoader(made(kind, tmp_path), batch_size=4, seed=5, output="numpy", workers=1)
+    loader = loader_of(made(kind, tmp_path), batch_size=4, seed=5, workers=1)
     batches = [loader.batch(step) for step in range(4)]
     for other in (pickle.loads(pickle.dumps(loader)), copy.copy(loader), copy.deepcopy(loader)):
         assert repr(other) == repr(loader)
@@ -313,13 +382,13 @@ def test_data_in_files_is_pickled_by_path(tmp_path, kind, monkeypatch):
     relative = Path("here")
     relative.mkdir()
     source = made(kind, relative)
-    rows = source[:]
+    rows = rows_of(source)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     pickled = pickle.dumps(source)
     assert IMAGES[3].tobytes() not in pickled
     assert len(pickled) < (6000 if kind == "saved rows" else 4000)
-    assert_same(pickle.loads(pickled)[:], rows)
+    assert_same(rows_of(pickle.loads(pickled)), rows)
 
 
 def test_mapped_files_of_a_saved_data_set_of_a_library_are_pickled_by_path(tmp_path):
@@ -661,7 +730,7 @@ def in_another_process(method, folder):
     for kind in SOURCES:
         (folder / kind).mkdir()
         kinds[kind] = SOURCES[kind](folder / kind)
-    loaders = [DataLoader(source, batch_size=3, output="numpy") for source in kinds.values()]
+    loaders = [loader_of(source, batch_size=3) for source in kinds.values()]
     ops = {"image": [T.RandomFlip(), brighten(amount=0.5), upper(rows=2)]}
     data = {"image": IMAGES.astype(np.float32), "label": LABELS}
     loaders.append(DataLoader(data, batch_size=3, transforms=ops))
@@ -670,7 +739,7 @@ def in_another_process(method, folder):
     process = context.Process(target=put_batches, args=(loaders, queue))
     process.start()
     try:
-        found, refusal = queue.get(timeout=90)
+        found, refusal = queue.get(timeout=PATIENCE)
     finally:
         process.join(30)
     assert process.exitcode == 0

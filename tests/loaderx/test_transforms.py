@@ -12,6 +12,7 @@ import pytest
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as its users call it
 from loaderx.batch import scheduler
+from tests.waiting import PATIENCE
 
 ROWS = 100
 BATCH = 64
@@ -206,7 +207,7 @@ def test_samples_of_one_batch_are_transformed_by_several_threads():
             Rows(), batch_size=4, workers=4, prefetch=1, output="numpy", transforms=[meet]
         )
     # Every sample waits for the other three: one thread alone would never come through.
-    barrier = threading.Barrier(4, timeout=60)
+    barrier = threading.Barrier(4, timeout=PATIENCE)
     assert len(taken(loader, 1)) == 1
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import loaderx
+from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -49,7 +50,7 @@ def costs(*statements):
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
     )
     assert finished.returncode == 0, finished.stderr
     lines = finished.stdout.splitlines()

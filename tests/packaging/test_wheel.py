@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import loaderx
+from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[2]
 WAYS = ("tree", "sdist")
@@ -77,7 +78,7 @@ def run(*arguments, cwd, path=None):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout.strip()

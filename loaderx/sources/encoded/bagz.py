@@ -60,7 +60,7 @@ class BagzDataset(FieldsSource):
                 f'`fields` (={fields!r}) must be a dict of the fields of a record, such as {{"image": Encoded()}}.'
             )
         parts = [path] if isinstance(path, str | os.PathLike) else path
-        names = [name for part in parts for name in _shards(os.fspath(part))]
+        names = [name for part in parts for name in bagz_names(os.fspath(part))]
         readers = [
             BagzReader(
                 file.absolute(),
@@ -73,7 +73,8 @@ class BagzDataset(FieldsSource):
         super().__init__(field_rows(readers, None, fields, NEVER).fields)
 
 
-def _shards(name: str) -> list[str]:
+def bagz_names(name: str) -> list[str]:
+    """Return the files that `train@100.bagz` means; any other name is itself."""
     match = SHARDS.fullmatch(name)
     if match is None or os.path.lexists(name):
         return [name]

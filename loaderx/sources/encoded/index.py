@@ -63,6 +63,10 @@ class Shard:
         """Return bytes of the file, fewer at its end."""
         return os.pread(self._number, length, offset)
 
+    def opened(self) -> BinaryIO:
+        """Return the file for a library that wants one, to be closed."""
+        return os.fdopen(os.dup(self._number), "rb")
+
     def reached(self, position: int) -> None:
         """Tell how far the scan is; this may end it."""
         self._scanned(position - self._told)

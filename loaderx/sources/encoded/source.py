@@ -88,8 +88,12 @@ class EncodedSource(Source):
         # Rows whose images have been decoded without an error, by this process.
         self._verified = np.zeros(len(rows), np.bool_)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return EncodedSource, (self._rows, self._encoded)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_verified"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._verified = np.zeros(len(self._rows), np.bool_)
 
     @property
     def spec(self) -> EncodedSpec:
@@ -97,6 +101,10 @@ class EncodedSource(Source):
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def where(self, row: int) -> str:
+        """Return where an image is, for messages: its file, and its place there."""
+        return self._rows.where(row)
 
     def read(self, rows: Rows, out: Sequence[Array]) -> None:
         for place, (row, data) in enumerate(

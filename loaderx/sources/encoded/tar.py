@@ -3,12 +3,15 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.errors import ArgumentError, DataError
+from loaderx.sources.files import open_file
 from loaderx.sources.records.paths import PathLike, record_paths
 from loaderx.sources.source import FieldsSource
 from loaderx.spec import Spec
@@ -177,6 +180,13 @@ class _Scan:
                 f"{shard.path}, {member.name!r}: {text[:80]!r} is not {field.spec} for the field {name!r}."
             )
         return value
+
+
+def first_members(path: Path, most: int) -> Iterator[tuple[str, str]]:
+    """Yield the key and the extension of each of the first members of a tar file."""
+    with open_file(path, "a tar file") as file:
+        for _, key, extension in islice(_named(Shard(path, file, lambda _: None)), most):
+            yield key, extension
 
 
 def _named(shard: Shard) -> Iterator[tuple[Member, str, str]]:

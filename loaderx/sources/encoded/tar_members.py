@@ -38,6 +38,11 @@ class Member:
     size: int
 
 
+def is_tar(head: bytes) -> bool:
+    """Return True for the first bytes of a tar file, but of the oldest kind, which has no mark."""
+    return head[257:262] == b"ustar"
+
+
 def tar_members(shard: Shard) -> Iterator[Member]:
     """Yield the regular files of a tar file. Raise DataError if it is damaged, truncated or compressed."""
     position, window, begin = 0, b"", 0

@@ -1,7 +1,8 @@
 """`TFRecordDataset`: TFRecord files of `tf.train.Example`, read without TensorFlow."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from loaderx.errors import ArgumentError, DataError
 from loaderx.kernels.crc32c import crc32c
 from loaderx.sources.byte_rows import Buffer, FileRanges
+from loaderx.sources.files import open_file
 from loaderx.sources.records.file import VERIFY, Verify
 from loaderx.sources.records.paths import PathLike, record_paths
 from loaderx.sources.source import FieldsSource
@@ -24,6 +26,7 @@ LENGTH_BYTES, CRC_BYTES = 8, 4
 HEADER_BYTES = LENGTH_BYTES + CRC_BYTES
 # The column of an index with the ranges of whole records; no field has such a name.
 RECORDS = "\0records"
+# The dtypes of the values of features; byte strings have none.
 COMPRESSED = {b"\x1f\x8b": "GZIP", b"\x78\x01": "ZLIB", b"\x78\x9c": "ZLIB", b"\x78\xda": "ZLIB"}
 
 
@@ -66,6 +69,35 @@ class TFRecordDataset(FieldsSource):
             records = np.concatenate([columns[RECORDS] for columns, _ in found])
             rows_of = partial(VerifiedRanges, records=records, always=verify == "always")
         super().__init__(field_sources(paths, found, declared, names, rows_of))
+
+
+def is_tfrecord(head: bytes) -> bool:
+    """Return True for the first bytes of a file with records: a length, and its checksum."""
+    return len(head) >= HEADER_BYTES and _masked(head[:LENGTH_BYTES]) == int.from_bytes(
+        head[LENGTH_BYTES:HEADER_BYTES], "little"
+    )
+
+
+def first_features(path: Path, most: int = 1) -> Iterator[dict[str, tuple[int, list[Any]]]]:
+    """Yield the features of each record by name, from the first on: their kinds, and at most `most` values and one."""
+    with open_file(path, "a TFRecord file") as file:
+        shard = Shard(path, file, lambda _: None)
+        messages = Messages(shard)
+        for number, (begin, length) in enumerate(_records(shard, messages)):
+            try:
+                found = {
+                    name.decode("utf-8", "replace"): messages.values(*place, most)
+                    for name, place in messages.features(begin, begin + length).items()
+                }
+            except DamagedError as error:
+                raise DataError(f"{path}, record {number}: {error}.") from error
+            yield {
+                name: (
+                    kind,
+                    [shard.read(*reversed(value)) for value in values] if kind == BYTES else values,
+                )
+                for name, (kind, values) in found.items()
+            }
 
 
 class VerifiedRanges(FileRanges):
@@ -128,45 +160,14 @@ class _Scan:
     def __call__(self, shard: Shard) -> Columns:
         messages, rows = Messages(shard), RowColumns(self._fields)
         records: list[tuple[int, int]] = []
-        position = 0
-        while position < shard.size:
-            begin, length = self._framed(shard, messages, position, len(records))
+        for begin, length in _records(shard, messages):
             try:
                 rows.add(self._row(messages, begin, begin + length))
             except (DamagedError, ValueError) as error:
                 raise DataError(f"{shard.path}, record {len(records)}: {error}.") from error
             records.append((begin, length))
-            position = begin + length + CRC_BYTES
-            shard.reached(position)
+            shard.reached(begin + length + CRC_BYTES)
         return {**rows.columns(), RECORDS: np.array(records, np.int64).reshape(-1, 2)}
-
-    def _framed(
-        self, shard: Shard, messages: Messages, position: int, number: int
-    ) -> tuple[int, int]:
-        """Return where a record begins, and its length."""
-        begin = position + HEADER_BYTES
-        if begin > shard.size:
-            raise DataError(f"{shard.path} is truncated: it ends in the header of record {number}.")
-        header = messages.at(position, HEADER_BYTES)
-        length = int.from_bytes(header[:LENGTH_BYTES], "little")
-        if _masked(header[:LENGTH_BYTES]) != int.from_bytes(header[LENGTH_BYTES:], "little"):
-            if number:
-                raise DataError(
-                    f"{shard.path}, record {number}: the checksum of its length is wrong, at {position}."
-                )
-            for magic, name in COMPRESSED.items():
-                if header.startswith(magic):
-                    raise DataError(
-                        f"{shard.path} is compressed with {name} as a whole, so its records cannot be read in any "
-                        "order. Write it without compression; encoded images hardly become larger."
-                    )
-            raise DataError(f"{shard.path} is not a TFRecord file: its first checksum is wrong.")
-        if begin + length + CRC_BYTES > shard.size:
-            raise DataError(
-                f"{shard.path} is truncated: record {number} has {length} bytes at {begin}, and the file has "
-                f"{shard.size}."
-            )
-        return begin, length
 
     def _row(self, messages: Messages, begin: int, stop: int) -> dict[str, Any]:
         features = messages.features(begin, stop)
@@ -182,6 +183,42 @@ class _Scan:
             kind, values = messages.values(*features[feature], most)
             row[name] = _value(name, field, kind, values)
         return row
+
+
+def _records(shard: Shard, messages: Messages) -> Iterator[tuple[int, int]]:
+    """Yield where each record begins, and its length."""
+    position, number = 0, 0
+    while position < shard.size:
+        begin, length = _framed(shard, messages, position, number)
+        yield begin, length
+        position, number = begin + length + CRC_BYTES, number + 1
+
+
+def _framed(shard: Shard, messages: Messages, position: int, number: int) -> tuple[int, int]:
+    """Return where a record begins, and its length."""
+    begin = position + HEADER_BYTES
+    if begin > shard.size:
+        raise DataError(f"{shard.path} is truncated: it ends in the header of record {number}.")
+    header = messages.at(position, HEADER_BYTES)
+    length = int.from_bytes(header[:LENGTH_BYTES], "little")
+    if _masked(header[:LENGTH_BYTES]) != int.from_bytes(header[LENGTH_BYTES:], "little"):
+        if number:
+            raise DataError(
+                f"{shard.path}, record {number}: the checksum of its length is wrong, at {position}."
+            )
+        for magic, name in COMPRESSED.items():
+            if header.startswith(magic):
+                raise DataError(
+                    f"{shard.path} is compressed with {name} as a whole, so its records cannot be read in any "
+                    "order. Write it without compression; encoded images hardly become larger."
+                )
+        raise DataError(f"{shard.path} is not a TFRecord file: its first checksum is wrong.")
+    if begin + length + CRC_BYTES > shard.size:
+        raise DataError(
+            f"{shard.path} is truncated: record {number} has {length} bytes at {begin}, and the file has "
+            f"{shard.size}."
+        )
+    return begin, length
 
 
 def _value(name: str, field: Encoded | Numbers, kind: int, values: list[Any]) -> Any:

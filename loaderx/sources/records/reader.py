@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,21 +70,35 @@ class DirectReader(Reader):
         self.file.check_size()
 
 
-class ChunkCache:
-    """LRU cache of decompressed chunks of all files of a data set. Threads that need one chunk at once read it once."""
+class ChunkFile(Protocol):
+    """File of chunks that are decompressed as a whole."""
 
-    def __init__(self) -> None:
-        self._chunks: OrderedDict[tuple[RecordFile, int], tuple[Bytes, Numbers]] = OrderedDict()
+    def read_chunk(self, number: int) -> tuple[Bytes, Numbers]:
+        """Return the bytes of a chunk, and the end of each record."""
+
+    def __hash__(self) -> int: ...
+
+
+class ChunkCache:
+    """LRU cache of decompressed chunks of all files of a data set. Threads that need one chunk at once read it once.
+
+    most  bound in bytes; None is `CACHE_BYTES`
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._chunks: OrderedDict[tuple[ChunkFile, int], tuple[Bytes, Numbers]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
-        self._busy: dict[tuple[RecordFile, int], threading.Lock] = {}
+        self._busy: dict[tuple[ChunkFile, int], threading.Lock] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ChunkCache, ()
+        return ChunkCache, (self._most,)
 
-    def chunk(self, file: RecordFile, number: int) -> tuple[Bytes, Numbers]:
+    def chunk(self, file: ChunkFile, number: int) -> tuple[Bytes, Numbers]:
         """Return a chunk of a file, which is read if it is not in the cache."""
         key = (file, number)
+        most = CACHE_BYTES if self._most is None else self._most
         with self._lock:
             if key in self._chunks:
                 self._chunks.move_to_end(key)
@@ -101,10 +115,10 @@ class ChunkCache:
                 with self._lock:
                     # A thread that waited until the chunk was in the cache and evicted again may read at the same time
                     # as a later thread: only one of them may count.
-                    if size <= CACHE_BYTES and key not in self._chunks:
+                    if size <= most and key not in self._chunks:
                         self._chunks[key] = chunk
                         self._bytes += size
-                    while self._bytes > CACHE_BYTES:
+                    while self._bytes > most:
                         _, (values, ends) = self._chunks.popitem(last=False)
                         self._bytes -= values.nbytes + ends.nbytes
             finally:

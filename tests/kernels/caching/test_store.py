@@ -12,6 +12,7 @@ from numba.core import config
 
 from loaderx.kernels.caching import store
 from tests.kernels.caching.lock_holder import holder
+from tests.waiting import join
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_one_at_a_time_holds_the_lock_of_a_pass(tmp_path):
         waiting.start()
         with store.locked(tmp_path / "pass_2.lock"):
             assert not entered.wait(0.2)
-    waiting.join(timeout=10)
+    join(waiting)
     assert entered.is_set()
 
 

@@ -17,6 +17,7 @@ from loaderx.commands.bench import Limit, Report, Stage, advice, lines, readable
 from loaderx.commands.loaders import find
 from loaderx.commands.stages import measure
 from loaderx.transforms.advice import EQUIVALENTS
+from tests.waiting import PATIENCE
 
 PROGRAM = """
 import numpy as np
@@ -162,7 +163,7 @@ sys.exit(main())
         [*python, "bench", "json.py:loader", "--seconds", "0.01", "--json"],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE,
     )
     assert (finished.returncode, finished.stderr) == (0, "")
     assert '"rows": 50' in finished.stdout

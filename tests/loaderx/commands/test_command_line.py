@@ -20,10 +20,10 @@ import pytest
 
 import loaderx.commands
 from loaderx import cli
+from tests.waiting import PATIENCE
 
 INSPECT, CONVERT = "inspect", "convert"
 MAIN = "import sys, loaderx.cli; sys.exit(loaderx.cli.main())"
-PATIENCE = 110  # seconds for a process, which takes one or two
 
 
 def run(*arguments, cwd, program=("-m", "loaderx")):

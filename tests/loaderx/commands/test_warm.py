@@ -19,6 +19,7 @@ from loaderx.commands import catalogue, compile_workers, warm
 from loaderx.compiler import passes
 from loaderx.errors import TransformError
 from tests.loaderx.transforms.catalogue import exported
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="numba may not compile")
 
@@ -103,7 +104,9 @@ def stored():
 
 
 def run_python(*arguments):
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=110)
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=PATIENCE
+    )
 
 
 # --- one loader -------------------------------------------------------------------------------
@@ -231,7 +234,7 @@ def begun(*arguments):
         stderr=subprocess.PIPE,
         text=True,
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE
     workers = []
     while len(workers) < 2 or len(list(Path("cache").glob("*.lock"))) <= warm.FEW_PASSES:
         assert time.monotonic() < until
@@ -251,7 +254,7 @@ def test_a_signal_ends_the_command_and_its_workers_and_leaves_no_half_of_a_file(
 ):
     process, workers = begun(target)
     process.send_signal(number)
-    shown = process.communicate(timeout=30)
+    shown = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number
     assert shown == (printed, "loaderx warm: stopped\n")
     assert not any(worker.is_running() for worker in workers)
@@ -261,8 +264,8 @@ def test_a_signal_ends_the_command_and_its_workers_and_leaves_no_half_of_a_file(
 def test_workers_end_with_a_command_that_is_killed():
     process, workers = begun("train.py:many")
     process.kill()
-    process.communicate(timeout=30)
-    gone, alive = psutil.wait_procs(workers, timeout=30)
+    process.communicate(timeout=PATIENCE)
+    gone, alive = psutil.wait_procs(workers, timeout=PATIENCE)
     assert (len(gone), alive) == (2, [])
 
 

@@ -16,6 +16,7 @@ import pytest
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as its users call it
 from loaderx.compiler import failures, passes
+from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[3]
 ZEROS = np.zeros((2, 3), np.float32)
@@ -555,7 +556,6 @@ print(lx.pipeline([op])(np.zeros((2, 3), np.float32))[0].tolist())
 """
 
 
-@pytest.mark.timeout(60)
 def test_code_compiled_in_a_module_is_loaded_wherever_the_function_is_and_imports_nothing(
     cache, tmp_path, monkeypatch, capsys
 ):
@@ -577,7 +577,7 @@ def test_code_compiled_in_a_module_is_loaded_wherever_the_function_is_and_import
             env=os.environ | {"PYTHONPATH": paths},
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=PATIENCE,
         )
         name = "data" if "-c" in arguments else "__main__"
         assert finished.stdout == shown.format(name), finished.stderr

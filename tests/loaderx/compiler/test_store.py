@@ -18,6 +18,7 @@ import loaderx as lx
 from loaderx.compiler import passes
 from loaderx.kernels.caching import files, store
 from tests.kernels.caching.lock_holder import holder
+from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -94,7 +95,7 @@ def start_by(start, tmp_path, program):
 
 
 def finished(process):
-    printed, complaints = process.communicate(timeout=100)
+    printed, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, complaints
     assert complaints == ""
     return json.loads(printed)

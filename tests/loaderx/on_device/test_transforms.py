@@ -126,7 +126,7 @@ def mixed(alpha, rows=2000):
     return data, batch, following
 
 
-@pytest.mark.parametrize("alpha", [0.2, 4.0])
+@pytest.mark.parametrize("alpha", [0.2, pytest.param(4.0, marks=pytest.mark.long)])
 def test_mixup_draws_shares_from_a_beta_distribution(alpha):
     data, batch, following = mixed(alpha)
     image = np.asarray(batch["image"])

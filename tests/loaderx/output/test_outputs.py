@@ -11,6 +11,7 @@ import pytest
 from loaderx import ArgumentError, DataLoader, transforms
 from loaderx.output import OUTPUTS
 from loaderx.output.dlpack import DLPackArray
+from tests.waiting import join
 
 DTYPES = ["?", "u1", "i4", "i8", "u2", "f2", "f4", "f8", "c8", ml_dtypes.bfloat16]
 
@@ -173,7 +174,7 @@ def test_memory_is_used_again_when_the_last_importer_is_gone():
     ended = threading.Thread(target=lambda held: held.clear(), args=([view],))
     del view
     ended.start()
-    ended.join(timeout=10)
+    join(ended)
     gc.collect()
     assert pool.free >= free
 

@@ -10,8 +10,6 @@ import pytest
 
 from loaderx import ClosedError, DataLoader, LoaderxError
 
-pytestmark = pytest.mark.timeout(20)
-
 ROWS = 20
 
 

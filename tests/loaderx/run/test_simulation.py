@@ -16,8 +16,6 @@ from loaderx.stream.order import Order
 from loaderx.stream.sampling import MixtureSampler
 from loaderx.transforms import MixUp
 
-pytestmark = pytest.mark.timeout(60)
-
 HOSTS, DEVICES, PER_DEVICE = 1024, 8, 4
 BATCH = HOSTS * DEVICES * PER_DEVICE
 ROWS = 10**10

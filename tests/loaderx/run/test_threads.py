@@ -20,12 +20,10 @@ import loaderx
 from loaderx import ClosedError, DataLoader
 from loaderx.batch import scheduler
 from loaderx.process import shutdown
-from tests.waiting import join, started, wait_for, wait_until
+from tests.waiting import PATIENCE, join, started, wait_for, wait_until
 
 REPOSITORY = Path(__file__).parents[3]
 PACKAGE = str(Path(loaderx.__file__).parent)
-
-pytestmark = pytest.mark.timeout(100)
 
 DATA = np.arange(40)
 
@@ -391,7 +389,7 @@ def test_two_loaders_run_in_two_threads_under_the_layer_that_bears_no_parallel_k
         env=os.environ | {"NUMBA_THREADING_LAYER": "workqueue"},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE,
     )
     assert without_complaint(finished).stdout == "done\n" * 2
 
@@ -488,7 +486,6 @@ print(outcome)
 MOMENTS = [0.1 + 0.12 * number for number in range(20)]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
 @pytest.mark.parametrize(
     "moments",
@@ -512,7 +509,9 @@ def test_ctrl_c_at_any_moment_of_a_first_batch_leaves_a_process_that_can_continu
         for moment in moments
     ]
     try:
-        ended = [(*process.communicate(timeout=200), process.returncode) for process in running]
+        ended = [
+            (*process.communicate(timeout=PATIENCE), process.returncode) for process in running
+        ]
     finally:
         for process in running:
             process.kill()

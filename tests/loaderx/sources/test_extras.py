@@ -7,7 +7,7 @@ import pytest
 
 from loaderx.sources.extras import require
 
-MODULES = ("cifar", "hugging_face", "image_folder", "mnist", "polars", "sqlite")
+MODULES = ("cifar", "encoded.parquet", "hugging_face", "image_folder", "mnist", "polars", "sqlite")
 HEAVY = ("PIL", "datasets", "jax", "pandas", "polars", "pyarrow", "torch")
 
 

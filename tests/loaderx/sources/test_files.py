@@ -20,8 +20,6 @@ from loaderx import (
 )
 from loaderx.sources.files import open_file
 
-pytestmark = pytest.mark.timeout(20)
-
 OPENERS = {
     "NPDataset": lambda path: NPDataset(path),
     "NPDataset of several": lambda path: NPDataset([path]),

@@ -22,8 +22,6 @@ from loaderx.sources import AddressableSource, FieldsSource, as_source
 from loaderx.stream.sampling import MixtureSampler
 from tests.loaderx.sources.rows import assert_same, values
 
-pytestmark = pytest.mark.timeout(60)
-
 WEB, BOOKS = np.arange(1000, 1030), np.arange(2000, 2012)
 ALL = np.concatenate([WEB, BOOKS])
 IMAGES = values((42, 6, 5, 3), "u1")

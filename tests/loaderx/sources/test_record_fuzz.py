@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from numba.core import config
 
+from tests.waiting import PATIENCE
+
 pytest.importorskip("array_record.python.array_record_module")
 if sys.platform != "linux" or config.DISABLE_JIT:
     pytest.skip("needs /proc, and compiled code for the time it takes", allow_module_level=True)
@@ -29,7 +31,7 @@ from tests.loaderx.sources.fuzz_originals import chunk_at, write_original
 from tests.loaderx.sources.fuzz_outcomes import WrongError, outcome
 
 # Thousands of files are read for the first of these tests.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 REPOSITORY = Path(__file__).parents[3]
 PROGRAM = fuzz_records.__name__
@@ -66,10 +68,10 @@ def reports(request, forking, folder):
     found = []
     for own, process in running:
         try:
-            out, errors = process.communicate(timeout=250)
+            out, errors = process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
-            out, errors = process.communicate(timeout=30)
+            out, errors = process.communicate(timeout=PATIENCE)
         found.append((own, process.returncode, out, errors))
     return found
 

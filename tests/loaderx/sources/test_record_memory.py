@@ -15,6 +15,7 @@ from loaderx.kernels import chunks
 from loaderx.sources.records import reader
 from loaderx.sources.records.file import RecordFile
 from loaderx.sources.records.worker import worker
+from tests.descriptors import descriptors
 from tests.loaderx.sources.record_files import GROUPS, KINDS, SLOW, opened, write
 from tests.loaderx.sources.rows import assert_same, one_pass, values
 from tests.waiting import join, started
@@ -184,12 +185,11 @@ def test_nothing_stays_open(tmp_path, kind, mmap):
 
     use()
     gc.collect()
-    process = psutil.Process()
-    before = process.num_fds()
+    before = descriptors()
     for _ in range(50 if kind in ("zstd", "7") else 5):
         use()
     gc.collect()
-    assert process.num_fds() == before
+    assert descriptors() - before == set()
     assert maps_of(tmp_path) == 0
 
 
@@ -198,7 +198,7 @@ def test_nothing_stays_open(tmp_path, kind, mmap):
 def test_nothing_stays_open_after_a_loader(tmp_path, kind, mmap):
     path = write(tmp_path / "rows.ar", ARRAY, KINDS[kind])
     gc.collect()
-    before = psutil.Process().num_fds()
+    before = descriptors()
     for _ in range(5):
         source = opened(path, ARRAY, KINDS[kind], mmap=mmap)
         loader = DataLoader(source, batch_size=64, output="numpy", workers=2)
@@ -206,7 +206,7 @@ def test_nothing_stays_open_after_a_loader(tmp_path, kind, mmap):
             next(iterator)
         del source, loader, iterator
     gc.collect()
-    assert psutil.Process().num_fds() == before
+    assert descriptors() - before == set()
     assert maps_of(tmp_path) == 0
 
 
@@ -214,15 +214,15 @@ def test_a_data_set_needs_one_descriptor_per_file(tmp_path):
     paths = [write(tmp_path / f"{number}.ar", ARRAY[:5]) for number in range(20)]
     for mmap in (True, False):
         gc.collect()
-        before = psutil.Process().num_fds()
+        before = descriptors()
         source = ARDataset(paths, "f4", (50,), mmap=mmap)
-        assert psutil.Process().num_fds() <= before + 20
+        assert len(descriptors() - before) <= 20
         view = source.select([99])
         del source
         assert_same(view[0], ARRAY[4])
         del view
         gc.collect()
-        assert psutil.Process().num_fds() == before
+        assert descriptors() - before == set()
 
 
 def test_rows_outlive_their_data_set(tmp_path):
@@ -303,10 +303,10 @@ def test_a_large_file_for_the_package_is_opened_once_per_thread(tmp_path):
     path = write(tmp_path / "rows.ar", ARRAY, SLOW["brotli"])
     source = opened(path, ARRAY, SLOW["brotli"])
     source[0]
-    before = psutil.Process().num_fds()
+    before = descriptors()
     for row in range(50):
         assert_same(source[row], ARRAY[row])
-    assert psutil.Process().num_fds() == before
+    assert descriptors() - before == set()
 
 
 def test_memory_does_not_grow_with_the_number_of_batches(tmp_path):

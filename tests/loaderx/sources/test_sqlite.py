@@ -4,12 +4,12 @@ import gc
 import sqlite3
 
 import numpy as np
-import psutil
 import pytest
 
 from loaderx import ArgumentError, DataError, DataLoader, Spec
 from loaderx.sources import sqlite
 from loaderx.sources.sqlite import SQLiteDataset
+from tests.descriptors import descriptors
 from tests.loaderx.sources.loading import assert_loads
 from tests.loaderx.sources.rows import assert_delivers, assert_same, values
 
@@ -185,19 +185,19 @@ def test_a_database_that_is_being_written_to_is_read_as_it_was_before(path):
 
 def test_connections_are_closed_with_the_source(path):
     gc.collect()
-    before = psutil.Process().num_fds()
+    before = descriptors()
     source = SQLiteDataset(path, "samples", COLUMNS)
     with iter(DataLoader(source, batch_size=2, workers=4, output="numpy")) as batches:
         for _ in range(10):
             next(batches)
-    assert before < psutil.Process().num_fds() <= before + 5
+    assert 0 < len(descriptors() - before) <= 5
     view = source.select([2])
     del source, batches
     gc.collect()
     assert_same(view[0]["image"], IMAGES[2])
     del view
     gc.collect()
-    assert psutil.Process().num_fds() == before
+    assert descriptors() - before == set()
 
 
 def test_a_missing_file_is_not_made(tmp_path):

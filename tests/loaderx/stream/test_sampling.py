@@ -14,8 +14,6 @@ from scipy import stats
 from loaderx import ArgumentError, DataLoader, Mixture, StateError
 from loaderx.stream.sampling import MixtureSampler, WeightedSampler
 
-pytestmark = pytest.mark.timeout(60)
-
 # Number of samples by which a part may miss its share of any range of the stream.
 MOST = 3
 LONG = 60_000

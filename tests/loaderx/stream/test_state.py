@@ -15,8 +15,6 @@ from loaderx import DataLoader, LoaderxError, StateError
 from loaderx import transforms as T  # noqa: N812 - as users write it
 from loaderx.stream.state import StreamState
 
-pytestmark = pytest.mark.timeout(20)
-
 ROWS = 11
 STEPS = 9  # three epochs of 11 rows in batches of 4, and so the end of every finite stream here
 

@@ -429,6 +429,22 @@ def test_silence_is_the_middle_code_and_all_codes_are_used():
 
 
 @pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("levels", [2, 3, 17, 255, 256])
+def test_codes_change_exactly_where_they_do_by_the_formula(levels):
+    limits, _ = S.mu_law_cells(levels - 1)
+    edges = limits[limits <= S.LARGEST].view(np.float32)
+    assert len(edges) == 2 * (levels // 2) - (levels % 2 == 0)
+    near = np.concatenate(
+        [edges, np.nextafter(edges, np.float32(0)), np.nextafter(edges, np.float32(2))]
+    )
+    special = np.float32([0, 1e-40, 2.0**-15, 2.0**-14, 0.5, 1, 3, np.inf])
+    spread = 10 ** np.random.default_rng(4).uniform(-6, 0, 20000)
+    magnitudes = np.concatenate([near, special, spread]).astype(np.float32)
+    x = np.concatenate([magnitudes, -magnitudes])
+    expected = [S.companded(value, levels - 1) for value in x.tolist()]
+    np.testing.assert_array_equal(apply(x[None], S.MuLaw(levels))[0], expected)
+
+
 def test_a_single_amount_draws_nothing():
     rng = Draws(5)
     S.gain(np.ones(4, np.float32), rng, np.array([3.0]))

@@ -417,6 +417,20 @@ def test_infinity_reaches_only_pixels_that_it_has_a_share_in(interpolation, dtyp
     assert np.isfinite(area).sum() == area.size - 5 * 3
 
 
+@pytest.mark.parametrize("debug", ["0", "1"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_means_of_areas_are_made_of_grey_images_as_of_those_of_one_channel(
+    dtype, debug, monkeypatch
+):
+    monkeypatch.setenv("LOADERX_DEBUG", debug)
+    x = images((24, 20), dtype=dtype)
+    for size in ((8, 5), (7, 9), (30, 41)):
+        op = T.Resize(size, interpolation="area")
+        grey = apply(x, op)
+        assert grey.shape == (len(x), *size)
+        np.testing.assert_array_equal(grey, apply(x[..., None], op)[..., 0])
+
+
 @pytest.mark.parametrize(
     ("shape", "options", "size"),
     [
