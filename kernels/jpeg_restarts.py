@@ -15,7 +15,7 @@ from .jpeg_markers import RESTART
 (
     FINE,
     CUT,  # it ends, or a marker follows, before the last block
-    WRONG_CODE,  # bits that are no Huffman code
+    WRONG_CODE,  # bits that are not a Huffman code
     WRONG_RESTART,  # a restart marker is missing, or is another one
     WRONG_END,  # more bytes than the last block needs
     WRONG_TABLE,  # a Huffman table with more codes than there are

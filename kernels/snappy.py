@@ -1,11 +1,11 @@
-"""Blocks of a Snappy stream that can be decompressed without what comes before them."""
+"""Blocks of a Snappy stream that can be decompressed without those before them."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .compilation import kernel
 
-# What `snappy_blocks` returns for bytes that are no such stream.
+# The result of `snappy_blocks` for bytes that are not such a stream.
 DAMAGED = -1
 
 

@@ -121,7 +121,7 @@ def _opened(
         if not options.verify or len(paths) == 1:
             raise
         first = error
-    # Each next to one that has rows: a file without rows is no damage.
+    # Each next to one that has rows: a file without rows is not damaged.
     anchor = next((path for path in paths if _error_of(open_files, [path], fields) is None), None)
     if anchor is None:
         raise first
@@ -242,7 +242,7 @@ def _is_image(data: Buffer) -> bool:
 
 
 def _bagz_field(paths: Iterable[Path], encoded: Encoded) -> dict[str, Any]:
-    # Files that are not compressed are read alike: a frame of zstd is no image.
+    # Files that are not compressed are read alike: a frame of zstd is not an image.
     for path in paths:
         if found := _single_image([BagzReader(path, path.suffix == ".bagz")], encoded):
             return found

@@ -21,11 +21,11 @@ from .statistics import count_labels, sampled_rows
 from .summary_lines import histogram, line, printable
 from .terminal import progress, readable_bytes
 
-# What is wrong with a row that a loader can replace, as `loaderx.batch.encoded_rows` has it.
+# Errors of a row that a loader can replace, as `loaderx.batch.encoded_rows` has them.
 DAMAGES = (DataError, OSError)
 # Rows that a thread decodes before the bar moves, and numbers that are read at once.
 ROWS_AT_ONCE, NUMBERS_AT_ONCE = 16, 1 << 16
-ADVICE = 'a loader raises there, or takes other rows with on_error="replace"'
+ADVICE = 'a loader raises there, or reads other rows with on_error="replace"'
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ Image data sets are folders of images, and tar, TFRecord, Bagz and ArrayRecord f
 those of a sample. Without --fields, the fields are the extensions of a tar file that are images or integers, the
 features of a TFRecord file that hold images or one integer, the fields that an ArrayRecord file notes, or the image
 that a record is. --verify decodes every image, on all cores, and lists the damaged ones: a loader raises there, or
-takes other rows with on_error="replace".
+reads other rows with on_error="replace".
 
 The exit status is 1 if --verify finds damage, and 2 if a file cannot be read.
 

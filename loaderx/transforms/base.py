@@ -24,7 +24,7 @@ Parameter: TypeAlias = int | float | bool | np.float32 | np.ndarray[Any, Any]
 
 
 class Transform(ReprFromArguments, ABC):
-    """Op on one sample. A kind of op is a class in a file of its own, which defines all of this."""
+    """Op on one sample: the base class of all ops. Each kind of op is a class in a file of its own."""
 
     @property
     def name(self) -> str:

@@ -686,7 +686,13 @@ print(json.dumps(codes))
 def after_a_batch():
     """Return the exit status of processes that continue after a batch, and their stderr."""
     finished = subprocess.run(
-        [sys.executable, "-W", "error", "-c", f"{FIRST_BATCH}\nBEHIND = {CONTINUATIONS!r}\n{EACH}"],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            f"{FIRST_BATCH}\nCONTINUATIONS = {CONTINUATIONS!r}\n{EACH}",
+        ],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,

@@ -35,7 +35,7 @@ from .parquet_pages import (
 )
 from .shards import Fields, field_sources, is_consistent
 
-# Columns of an index that are no fields: the rows of each row group, and the blocks of a field.
+# Columns of an index that are not fields: the rows of each row group, and the blocks of a field.
 GROUPS, BLOCKS = "\0groups", "\0blocks "
 # Larger blocks, which are whole pages, are kept in the cache: they have many rows.
 MOST_UNCACHED = 2 * BLOCK_BYTES
@@ -51,8 +51,8 @@ class ParquetDataset(FieldsSource):
                  these
     fields       the fields of a row by their columns: `Encoded("image.bytes")` is the encoded image in the column
                  "bytes" of the struct "image", and so is `Encoded("image")`; ("int64", "label") a number,
-                 ("float32", "box", (4,)) a list of numbers of one length. A name alone, such as "label", takes its
-                 dtype from the column
+                 ("float32", "box", (4,)) a list of numbers of one length. A name alone, such as "label", has the
+                 dtype of the column
     cache_bytes  bound of the cache of decompressed pages
 
     The files are read once. An index with the places of the images and with the numbers is kept next to each file or in

@@ -13,7 +13,7 @@ from loaderx.sources.byte_rows import Buffer
 from .jpeg import BLOCK, Markers, bytes_of
 
 START, END = b"\xff\xd8", b"\xff\xd9"
-# What a scan of a sequential file says: all coefficients, in full precision.
+# The parameters of a scan of a sequential file: all coefficients, in full precision.
 WHOLE_SCAN = bytes((0, 63, 0))
 # Differences of DC values have at most 11 bits in files of 8 bits, so there are 12 categories.
 CATEGORIES = 12

@@ -59,7 +59,7 @@ def structure(fields: Fields, number: int) -> Fields:
     """Return a field that is a structure."""
     inside = fields.get(number)
     if not isinstance(inside, dict):
-        raise DamagedError(f"field {number} of a header is no structure")
+        raise DamagedError(f"field {number} of a header is not a structure")
     return inside
 
 
@@ -67,7 +67,7 @@ def structures(fields: Fields, number: int) -> list[Fields]:
     """Return a field that is a list of structures."""
     inside = fields.get(number)
     if not isinstance(inside, list) or not all(isinstance(one, dict) for one in inside):
-        raise DamagedError(f"field {number} of a header is no list of structures")
+        raise DamagedError(f"field {number} of a header is not a list of structures")
     return inside
 
 

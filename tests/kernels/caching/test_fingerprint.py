@@ -235,7 +235,7 @@ VALUES = {
     "zeros": (
         0.0, -0.0, 0j, complex(-0.0, 0.0), complex(0.0, -0.0), np.float64(0.0), np.float64(-0.0), np.float32(0.0),
     ),
-    "numbers that are none": (nan(0), nan(1), -nan(0), np.float64(nan(0)), np.float64(nan(1))),
+    "numbers that are nan": (nan(0), nan(1), -nan(0), np.float64(nan(0)), np.float64(nan(1))),
     "nothing": (None, ..., "", b"", (), [], {}, set(), frozenset(), np.zeros(0), np.zeros(0, np.int8), "None", False),
     "texts": ("a", b"a", "ab", ("a", "b"), ("ab",), ("a", "b", ""), ["a", "b"], "\ud800", "é", "é".encode()),
     "tuples": (

@@ -571,7 +571,7 @@ def test_numbers_outside_of_their_range_are_refused(arguments, capsys):
     assert re.search(r"argument --(jpeg|max-side): ", capsys.readouterr().err)
 
 
-def test_arrays_are_no_images(capsys):
+def test_arrays_are_not_images(capsys):
     np.save("x.npy", np.zeros((5, 3)))
     assert convert("x.npy", "x.ar", "--jpeg", 90) == 2
     assert "x.npy has no encoded pictures, which --jpeg needs" in capsys.readouterr().err

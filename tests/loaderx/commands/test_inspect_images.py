@@ -244,7 +244,7 @@ def test_features_are_found_that_are_images_or_a_number_in_every_record(describe
     ]
     write_tfrecord(Path("x.tfrecord"), rows)
     assert list(described("x.tfrecord")["fields"]) == ["a", "label"]
-    # A number that is not in every record is no field, even where that is seen late.
+    # A number that is not in every record is not a field, even where that is seen late.
     late = [{"a": images(False)[0], "label": 1}] * MOST_RECORDS + [{"a": images(False)[0]}]
     write_tfrecord(Path("y.tfrecord"), late)
     assert cli.main(["inspect", "y.tfrecord"]) == 2
@@ -326,7 +326,7 @@ def test_a_file_that_vanishes_is_damage(described, monkeypatch):
         (["x.tar.gz"], "x.tar.gz is compressed with gzip"),
     ],
 )
-def test_what_cannot_work_is_said_in_one_line(capsys, arguments, words):
+def test_arguments_that_cannot_work_are_refused_in_one_line(capsys, arguments, words):
     write_folder(images())
     write_shards(images())
     write_tar(Path("text.tar"), [("a.txt", b"x")])
@@ -340,7 +340,7 @@ def test_what_cannot_work_is_said_in_one_line(capsys, arguments, words):
     assert captured.out == ""
 
 
-def test_records_that_are_no_images_are_described_as_before(capsys):
+def test_records_that_are_not_images_are_described_as_before(capsys):
     lx.write_array_record("x.ar", np.zeros((4, 8, 8, 3), np.uint8), progress=False)
     assert cli.main(["inspect", "x.ar"]) == 0
     assert "8 x 8 x 3, uint8" in capsys.readouterr().out

@@ -334,7 +334,7 @@ def test_fields_that_mean_nothing_are_refused(tmp_path, fields):
 @pytest.mark.parametrize(
     "content", [b"", b"x", b"PAR1", b"x" * 100, IMAGES[0], b"PAR1\0\0\0\0PAR1"]
 )
-def test_what_is_no_parquet_file_is_refused(tmp_path, content):
+def test_other_files_than_parquet_are_refused(tmp_path, content):
     (tmp_path / "x").write_bytes(content)
     for fields in (FIELDS, {"image": Encoded()}):
         with pytest.raises(DataError, match="x is not a Parquet file, or it is truncated"):
