@@ -504,6 +504,20 @@ def test_a_conversion_resumes_to_the_same_bytes_and_counts(stopped_after, capsys
     assert not [file for file in Path().iterdir() if "unfinished" in file.name]
 
 
+@pytest.mark.parametrize(
+    "counts", [[], "x", [["x"] * 3] * len(Kind), [[1.5] * 3] * len(Kind), None]
+)
+def test_a_journal_with_other_counts_begins_again(stopped_after, capsys, counts):
+    write_folder(photographs(30))
+    stopped_after(1, "photos", "x.ar", "--jpeg", 90)
+    (journal,) = Path().glob(".x.ar.*/journal.json")
+    noted = json.loads(journal.read_text())
+    noted["progress"][0]["columns"][0][-1]["counts"] = counts
+    journal.write_text(json.dumps(noted))
+    assert convert("photos", "x.ar", "--jpeg", 90) == 0
+    assert "beginning again: the unfinished files are gone" in capsys.readouterr().err
+
+
 def test_another_quality_begins_again(stopped_after, capsys):
     write_folder(photographs(30))
     stopped_after(1, "photos", "x.ar", "--jpeg", 90, "--max-side", 50)
