@@ -7,6 +7,7 @@ import re
 import signal
 from pathlib import Path
 
+import bagz
 import numpy as np
 import pytest
 from PIL import Image
@@ -409,6 +410,19 @@ def test_records_that_say_nothing_need_columns(capsys):
     assert "say it, such as --columns image label=int64" in capsys.readouterr().err
     assert convert("x.ar", "y.ar", "--jpeg", 90, "--columns", "image") == 0
     assert all(map(is_marked, images_of("y.ar")))
+
+
+def test_a_bagz_file_becomes_records():
+    images = photographs(3)
+    with bagz.Writer("x.bagz") as writer:
+        for number, data in enumerate(images):
+            writer.write(number.to_bytes(8, "little") + data)
+    columns = ["--columns", "label=int64", "image"]
+    assert convert("x.bagz", "x.ar", "--jpeg", 90, *columns) == 0
+    assert ARDataset("x.ar")[:]["label"].tolist() == [0, 1, 2]
+    for data, original in zip(images_of("x.ar"), images, strict=True):
+        assert is_marked(data)
+        np.testing.assert_array_equal(pixels_of(data), pixels_of(original))
 
 
 @pytest.mark.parametrize("as_struct", [False, True])
