@@ -55,7 +55,9 @@ class FieldsOutput(RecordOutput):
             self._counts[:] = state["counts"]
 
     def usable(self, state: State) -> bool:
-        return super().usable(state) and np.shape(state["counts"]) == self._counts.shape
+        counts = np.array(state["counts"])
+        known = (counts.shape, counts.dtype) == (self._counts.shape, self._counts.dtype)
+        return known and super().usable(state)
 
     def state(self) -> State:
         return {**super().state(), "counts": self._counts.tolist()}

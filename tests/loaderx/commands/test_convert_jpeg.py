@@ -7,6 +7,7 @@ import re
 import signal
 from pathlib import Path
 
+import bagz
 import numpy as np
 import pytest
 from PIL import Image
@@ -411,6 +412,19 @@ def test_records_that_say_nothing_need_columns(capsys):
     assert all(map(is_marked, images_of("y.ar")))
 
 
+def test_a_bagz_file_becomes_records():
+    images = photographs(3)
+    with bagz.Writer("x.bagz") as writer:
+        for number, data in enumerate(images):
+            writer.write(number.to_bytes(8, "little") + data)
+    columns = ["--columns", "label=int64", "image"]
+    assert convert("x.bagz", "x.ar", "--jpeg", 90, *columns) == 0
+    assert ARDataset("x.ar")[:]["label"].tolist() == [0, 1, 2]
+    for data, original in zip(images_of("x.ar"), images, strict=True):
+        assert is_marked(data)
+        np.testing.assert_array_equal(pixels_of(data), pixels_of(original))
+
+
 @pytest.mark.parametrize("as_struct", [False, True])
 def test_a_parquet_file_becomes_records(as_struct, capsys):
     import pyarrow as pa
@@ -502,6 +516,20 @@ def test_a_conversion_resumes_to_the_same_bytes_and_counts(stopped_after, capsys
         other = Path(file.name.replace("whole", "x"))
         assert file.read_bytes() == other.read_bytes()
     assert not [file for file in Path().iterdir() if "unfinished" in file.name]
+
+
+@pytest.mark.parametrize(
+    "counts", [[], "x", [["x"] * 3] * len(Kind), [[1.5] * 3] * len(Kind), None]
+)
+def test_a_journal_with_other_counts_begins_again(stopped_after, capsys, counts):
+    write_folder(photographs(30))
+    stopped_after(1, "photos", "x.ar", "--jpeg", 90)
+    (journal,) = Path().glob(".x.ar.*/journal.json")
+    noted = json.loads(journal.read_text())
+    noted["progress"][0]["columns"][0][-1]["counts"] = counts
+    journal.write_text(json.dumps(noted))
+    assert convert("photos", "x.ar", "--jpeg", 90) == 0
+    assert "beginning again: the unfinished files are gone" in capsys.readouterr().err
 
 
 def test_another_quality_begins_again(stopped_after, capsys):
