@@ -54,7 +54,7 @@ FIELDS = {
 CODECS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
 # Enough for several blocks and pages. The values differ in length, and one is empty.
 RANDOM = np.random.default_rng(0)
-LARGE = [RANDOM.bytes(int(size)) for size in RANDOM.integers(0, 60_000, 60)]
+LARGE = [RANDOM.bytes(int(size)) for size in RANDOM.integers(0, 20_000, 60)]
 LARGE[9] = b""
 LARGE[20] = LARGE[40] = RANDOM.bytes(400_000)
 LARGE[30] = bytes(300_000)
@@ -343,6 +343,13 @@ def test_what_is_no_parquet_file_is_refused(tmp_path, content):
         ParquetDataset(tmp_path, FIELDS)
     with pytest.raises(FileNotFoundError, match="no file"):
         ParquetDataset(tmp_path / "none.parquet", FIELDS)
+
+
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path):
+    path = write_parquet(tmp_path / "x", {"image": IMAGES, "lapel": LABELS})
+    path.write_bytes(path.read_bytes().replace(b"lapel", b"l\xffpel"))
+    with pytest.raises(DataError, match="x is damaged, or cannot be read"):
+        ParquetDataset(path, {"image": Encoded()})
 
 
 def test_a_file_without_rows_is_refused(tmp_path):
