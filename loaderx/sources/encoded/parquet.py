@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderx.errors import ArgumentError, DataError
+from loaderx.errors import ArgumentError, DataError, LoaderxError
 from loaderx.sources.byte_rows import Buffer, FileRanges
 from loaderx.sources.extras import require
 from loaderx.sources.files import open_file
@@ -53,7 +53,7 @@ class ParquetDataset(FieldsSource):
                  "bytes" of the struct "image", and so is `Encoded("image")`; ("int64", "label") a number,
                  ("float32", "box", (4,)) a list of numbers of one length. A name alone, such as "label", has the
                  dtype of the column
-    cache_bytes  bound of the cache of decompressed pages
+    cache_bytes  bound of the cache of decompressed pages; a larger page is not kept
 
     The files are read once. An index with the places of the images and with the numbers is kept next to each file or in
     the cache folder. From then on only the bytes of an image are read if its column is not compressed, as `datasets` of
@@ -235,7 +235,13 @@ def _parquet(shard: Shard) -> Iterator[ParquetColumns]:
     try:
         with shard.opened() as file, parquet.ParquetFile(file, pre_buffer=False) as opened:
             yield ParquetColumns(shard.path, footer, opened)
-    except (arrow.ArrowException, OSError) as error:
+    except LoaderxError:
+        raise
+    except (
+        arrow.ArrowException,
+        OSError,
+        ValueError,
+    ) as error:  # Such as a name that is not UTF-8.
         raise DataError(f"{shard.path} is damaged, or cannot be read: {error}") from error
 
 

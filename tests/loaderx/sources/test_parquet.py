@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import random
+import struct
 import subprocess
 import sys
 import threading
@@ -15,7 +16,6 @@ import datasets
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 from PIL import Image
@@ -23,7 +23,9 @@ from PIL import Image
 from loaderx import ArgumentError, DataError, DataLoader, Encoded, ParquetDataset, Spec
 from loaderx import transforms as T  # noqa: N812 - as users write it
 from loaderx.sources.encoded import parquet, parquet_pages
+from loaderx.sources.encoded.examples import DamagedError
 from loaderx.sources.encoded.field import EncodedSpec
+from loaderx.sources.encoded.parquet_footer import Chunk
 from tests.loaderx.sources.encoded_images import (
     assert_delivers_images,
     bytes_of,
@@ -36,6 +38,7 @@ from tests.loaderx.sources.parquet_files import (
     write_parquet,
 )
 from tests.loaderx.sources.tar_files import LONG_AGO, long_ago
+from tests.loaderx.sources.tfrecord_files import varint
 from tests.waiting import join, started
 
 COUNT = 11
@@ -54,7 +57,7 @@ FIELDS = {
 CODECS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
 # Enough for several blocks and pages. The values differ in length, and one is empty.
 RANDOM = np.random.default_rng(0)
-LARGE = [RANDOM.bytes(int(size)) for size in RANDOM.integers(0, 60_000, 60)]
+LARGE = [RANDOM.bytes(int(size)) for size in RANDOM.integers(0, 20_000, 60)]
 LARGE[9] = b""
 LARGE[20] = LARGE[40] = RANDOM.bytes(400_000)
 LARGE[30] = bytes(300_000)
@@ -150,12 +153,30 @@ def test_a_value_of_several_mebibytes_is_read(tmp_path):
         assert bytes_of(ParquetDataset(path, {"image": "image"})[:]["image"]) == images
 
 
-def test_statistics_in_page_headers_may_be_large(tmp_path):
-    # As old writers had them: the least and the greatest value, whole.
-    images = [RANDOM.bytes(40_000) for _ in range(4)]
-    options = {"max_statistics_size": 1 << 20} if "max_statistics_size" in dir(pq) else {}
-    path = write_parquet(tmp_path / "x", {"image": images}, write_statistics=True, **options)
-    assert bytes_of(ParquetDataset(path, {"image": "image"})[:]["image"]) == images
+@pytest.mark.parametrize("size", [0, 900, 1100, 100_000])
+def test_a_page_header_may_have_statistics_of_any_size(size):
+    # As old writers have them: the least and the greatest value, whole.
+    def number(value):
+        return varint(2 * value)
+
+    page = b"".join(struct.pack("<I", len(image)) + image for image in IMAGES)
+    statistics = b"\x18" + varint(size) + bytes(size) + b"\0"
+    inside = b"\x15" + number(COUNT) + b"\x15" + number(0) + b"\x15\x06\x15\x06\x1c" + statistics
+    header = b"\x15\0" + (b"\x15" + number(len(page))) * 2 + b"\x2c" + inside + b"\0\0"
+    content = b"PAR1" + header + page
+
+    def located(content):
+        return parquet_pages.locate_values(
+            lambda length, offset: content[offset : offset + length],
+            Chunk(4, COUNT, 0), 0, parquet_pages.Blocks(), lambda _: None,
+        )  # fmt: skip
+
+    first = 4 + len(header)
+    found = [page[begin : begin + length] for begin, length in located(content)]
+    assert found == IMAGES
+    for stop in (5, first - 1, first, len(content) - 1):
+        with pytest.raises(DamagedError, match="end"):
+            located(content[:stop])
 
 
 def test_files_follow_one_another(tmp_path, monkeypatch):
@@ -343,6 +364,13 @@ def test_other_files_than_parquet_are_refused(tmp_path, content):
         ParquetDataset(tmp_path, FIELDS)
     with pytest.raises(FileNotFoundError, match="no file"):
         ParquetDataset(tmp_path / "none.parquet", FIELDS)
+
+
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path):
+    path = write_parquet(tmp_path / "x", {"image": IMAGES, "lapel": LABELS})
+    path.write_bytes(path.read_bytes().replace(b"lapel", b"l\xffpel"))
+    with pytest.raises(DataError, match="x is damaged, or cannot be read"):
+        ParquetDataset(path, {"image": Encoded()})
 
 
 def test_a_file_without_rows_is_refused(tmp_path):
@@ -590,7 +618,7 @@ def same(one, other):
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
 def test_batches_are_the_same_for_any_workers_and_after_a_resume(tmp_path, compression):
-    images = [image for row in range(30) for image in pictures(1, "JPEG") for _ in [row]]
+    images = [IMAGES[row % COUNT] for row in range(30)]
     path = write_parquet(
         tmp_path / "x",
         {"image": hugging_face_images(images), "label": np.arange(30)},
@@ -676,9 +704,17 @@ def damaged(random_, content):
     return bytes(changed)
 
 
+def rows_by_pyarrow(path, *otherwise):
+    """Return the images and the labels that pyarrow reads, or what is given if it refuses the file."""
+    try:
+        return column_by_pyarrow(path, "image", "bytes"), column_by_pyarrow(path, "label")
+    except (pa.ArrowException, OSError, ValueError, KeyError):
+        return otherwise
+
+
 def fuzz(tmp_path, count, seed):
-    """Read damaged files: each is refused with its name, or has rows."""
-    outcomes = {"refused": 0, "read": 0, "unnamed": 0}
+    """Read damaged files: each is refused with its name, or has the rows that pyarrow reads."""
+    outcomes = {"refused": 0, "read": 0, "unnamed": 0, "other": 0}
     forms = list(itertools.product(CODECS, FORMS))
     path = tmp_path / "x.parquet"
     for number in range(count):
@@ -691,8 +727,8 @@ def fuzz(tmp_path, count, seed):
         fields = {"image": Encoded("image.bytes"), "label": ("int64", "label")}
         try:
             rows = ParquetDataset(path, fields)[:]
-            assert len(bytes_of(rows["image"])) == len(rows["label"])
-            outcomes["read"] += 1
+            found = bytes_of(rows["image"]), rows["label"].tolist()
+            outcomes["read" if found == rows_by_pyarrow(path, *found) else "other"] += 1
         except DataError as error:
             outcomes["refused" if str(path) in str(error) else "unnamed"] += 1
     return outcomes
@@ -701,7 +737,7 @@ def fuzz(tmp_path, count, seed):
 def test_damaged_files_are_refused_or_read(tmp_path):
     outcomes = fuzz(tmp_path, 300, 0)
     assert min(outcomes["refused"], outcomes["read"]) > 30, outcomes
-    assert not outcomes["unnamed"]
+    assert not outcomes["unnamed"] + outcomes["other"], outcomes
 
 
 @pytest.mark.long
@@ -709,4 +745,4 @@ def test_damaged_files_are_refused_or_read(tmp_path):
 def test_ten_thousand_damaged_files_are_refused_or_read(tmp_path):
     outcomes = fuzz(tmp_path, 10_000, 1)
     assert min(outcomes["refused"], outcomes["read"]) > 1000, outcomes
-    assert not outcomes["unnamed"]
+    assert not outcomes["unnamed"] + outcomes["other"], outcomes
