@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
+import jax
 import pytest
 
 from tests.waiting import wait_until
@@ -22,7 +23,13 @@ def run(monkeypatch, tmp_path, capsys):
         monkeypatch.chdir(tmp_path)
         capsys.readouterr()
         before = set(threading.enumerate())
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        # To optimise models that train for a moment takes longer than they train.
+        setting = jax.config.read("jax_disable_most_optimizations")
+        jax.config.update("jax_disable_most_optimizations", True)
+        try:
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        finally:
+            jax.config.update("jax_disable_most_optimizations", setting)
 
         def left():
             """Threads that the example leaves; that of tqdm is one for the whole process."""

@@ -1,5 +1,6 @@
 """The resume example ends with the same weights whether it was killed on the way or not."""
 
+import os
 import re
 import subprocess
 import sys
@@ -33,7 +34,14 @@ def run_and_kill(folder, errors):
     lines = []
     with (
         errors.open("w") as stderr,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as child,
+        subprocess.Popen(
+            command,
+            # As `run` does.
+            env=os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        ) as child,
     ):
         try:
             for line in child.stdout:
