@@ -371,7 +371,7 @@ def square_lanes(typing_context, x, y, fours):
     """Return the sums of the squares of every fourth value, four of each of two arrays."""
     if not x.dtype == y.dtype == types.float32:
         return None
-    result = types.UniTuple(types.float64, 8)
+    result = types.UniTuple(types.float64, 8)  # type: ignore[attr-defined]
     signature = result(x, y, types.intp)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -456,7 +456,7 @@ def mu_law_by_cells(x: Any, out: Any, limits: Any, codes: Any) -> None:
     source, target = x.reshape(-1).view(np.uint32), out.reshape(-1)
     for k in range(source.shape[0]):
         word = np.int64(source[k])
-        bits = min(word & 0x7FFFFFFF, LARGEST)
+        bits: Any = min(word & 0x7FFFFFFF, LARGEST)
         cell = max((bits >> SHARED_BITS) - FIRST_CELL, 0) + (word >> 31) * CELLS
         target[k] = codes[2 * cell + (bits >= limits[cell])]
 
