@@ -12,6 +12,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import bagz
 import datasets
 import jax
 import numpy as np
@@ -25,10 +26,13 @@ from loaderx import (
     CIFAR10,
     MNIST,
     ARDataset,
+    BagzDataset,
     DataError,
     DataLoader,
     Dataset,
     DeviceLoader,
+    Encoded,
+    EncodedFiles,
     HFDataset,
     IDXDataset,
     ImageFolder,
@@ -39,6 +43,8 @@ from loaderx import (
     Source,
     Spec,
     SQLiteDataset,
+    TarDataset,
+    TFRecordDataset,
     TokenDataset,
     concatenate,
     pipeline,
@@ -46,9 +52,14 @@ from loaderx import (
     write_array_record,
 )
 from loaderx import transforms as T  # noqa: N812 - as users write it
+from loaderx.sources.source import FieldsSource
+from tests.loaderx.sources.encoded_images import assert_same_rows, bytes_of
+from tests.loaderx.sources.encoded_images import pictures as encoded_pictures
 from tests.loaderx.sources.record_files import KINDS, write
 from tests.loaderx.sources.rows import assert_same, values
+from tests.loaderx.sources.tar_files import write_tar
 from tests.loaderx.sources.test_mnist import idx
+from tests.loaderx.sources.tfrecord_files import write_tfrecord
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -246,6 +257,58 @@ IN_FILES = {
 SOURCES = IN_MEMORY | IN_FILES
 
 
+def encoded_files(folder):
+    for number, image in enumerate(ENCODED_IMAGES):
+        path = folder / "photos" / "ab"[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(image)
+    return folder / "photos"
+
+
+def in_tar(folder):
+    members = [(f"{number}.jpg", image) for number, image in enumerate(ENCODED_IMAGES)]
+    return TarDataset(write_tar(folder / "x.tar", members), {"image": "jpg"})
+
+
+def in_examples(folder):
+    rows = [{"image": image, "label": number} for number, image in enumerate(ENCODED_IMAGES)]
+    fields = {"image": Encoded("image"), "label": ("int64", "label")}
+    return TFRecordDataset(write_tfrecord(folder / "x.tfrecord", rows), fields)
+
+
+def in_bagz(folder):
+    with bagz.Writer(str(folder / "x.bagz")) as writer:
+        for image in ENCODED_IMAGES:
+            writer.write(image)
+    return BagzDataset(folder / "x.bagz", {"image": Encoded()})
+
+
+def in_records(folder, **options):
+    rows = ({"image": image, "label": 1} for image in ENCODED_IMAGES)
+    fields = {"image": Encoded(), "label": "int64"}
+    write_array_record(folder / "x.ar", rows, fields=fields, progress=False)
+    return ARDataset(folder / "x.ar", **options)
+
+
+# Their images are decoded by a loader.
+ENCODED_IMAGES = encoded_pictures(7)
+ENCODED = {
+    "files": lambda folder: EncodedFiles(encoded_files(folder)),
+    "folder of classes": lambda folder: ImageFolder(encoded_files(folder)),
+    "tar": in_tar,
+    "examples": in_examples,
+    "Bagz": in_bagz,
+    "encoded records": in_records,
+    "read encoded records": lambda folder: in_records(folder, mmap=False),
+}
+
+
+def encoded_loader(source):
+    data = source if isinstance(source.spec, dict) else {"image": source}
+    ops = {"image": [T.RandomResizedCrop(8), T.RandomFlip()]}
+    return DataLoader(data, batch_size=3, seed=5, transforms=ops, output="numpy")
+
+
 def run(*arguments, **environment):
     return subprocess.run(
         [sys.executable, *arguments],
@@ -280,6 +343,32 @@ def test_a_copied_source_has_the_same_rows(tmp_path, kind):
     for other in ways(source):
         assert_same_source(other, source)
         assert repr(other) == repr(source)
+
+
+@pytest.mark.parametrize("kind", ENCODED)
+def test_a_copied_source_of_encoded_images_has_the_same_rows(tmp_path, kind):
+    source = ENCODED[kind](tmp_path)
+    if not isinstance(source.spec, dict):
+        source = FieldsSource({"image": source})
+    expected = source[:]
+    rows = {
+        name: bytes_of(column) if column.dtype == object else column
+        for name, column in expected.items()
+    }
+    for other in ways(source):
+        assert other.spec == source.spec
+        assert_same_rows(other[:], rows)
+    assert ENCODED_IMAGES[3] not in pickle.dumps(source)
+
+
+@pytest.mark.parametrize("kind", ENCODED)
+def test_a_copied_loader_of_encoded_images_delivers_the_same_batches(tmp_path, kind):
+    loader = encoded_loader(ENCODED[kind](tmp_path))
+    batches = [loader.batch(step) for step in range(4)]
+    for other in (pickle.loads(pickle.dumps(loader)), copy.copy(loader), copy.deepcopy(loader)):
+        with iter(other) as iterator:
+            for batch in batches:
+                assert_same(next(iterator), batch)
 
 
 @pytest.mark.parametrize("kind", SOURCES)
@@ -662,6 +751,9 @@ def in_another_process(method, folder):
         (folder / kind).mkdir()
         kinds[kind] = SOURCES[kind](folder / kind)
     loaders = [DataLoader(source, batch_size=3, output="numpy") for source in kinds.values()]
+    for kind in ENCODED:
+        (folder / kind).mkdir()
+        loaders.append(encoded_loader(ENCODED[kind](folder / kind)))
     ops = {"image": [T.RandomFlip(), brighten(amount=0.5), upper(rows=2)]}
     data = {"image": IMAGES.astype(np.float32), "label": LABELS}
     loaders.append(DataLoader(data, batch_size=3, transforms=ops))
@@ -790,7 +882,7 @@ def test_every_source_that_is_exported_is_copied_here(tmp_path):
         if inspect.isclass(getattr(loaderx, name)) and issubclass(getattr(loaderx, name), Source)
     } - {"Source", "IDXDataset"}  # the latter is what MNIST consists of
     covered = set()
-    for kind in SOURCES:
+    for kind, make in (SOURCES | ENCODED).items():
         (tmp_path / kind).mkdir()
-        covered |= {parent.__name__ for parent in type(SOURCES[kind](tmp_path / kind)).__mro__}
+        covered |= {parent.__name__ for parent in type(make(tmp_path / kind)).__mro__}
     assert exported <= covered
