@@ -145,7 +145,10 @@ def _check_sizes(
     """Raise for images of other sizes than those that they move with."""
     for image, own, lead, other in zip(images, headers, leads, lead_headers, strict=True):
         if (own.height, own.width) != (other.height, other.width):
+            turned = (
+                ", upright as EXIF data says" if {own.orientation, other.orientation} != {1} else ""
+            )
             raise DataError(
                 f"{image.where} is {own.height} x {own.width} pixels, and {lead.where} is {other.height} x "
-                f"{other.width}; images that move together must have one size."
+                f"{other.width}{turned}; images that move together must have one size."
             )

@@ -21,6 +21,7 @@ from loaderx.sources.encoded.tar import INTEGERS as INTEGER_EXTENSIONS
 from loaderx.sources.encoded.tar_members import is_tar
 from loaderx.sources.encoded.tfrecord import TFRecordDataset, first_features, is_tfrecord
 from loaderx.sources.files import open_file
+from loaderx.sources.open_files import OpenFiles
 from loaderx.sources.records.dataset import ARDataset
 from loaderx.sources.records.paths import record_paths
 from loaderx.sources.source import FieldsSource
@@ -243,8 +244,9 @@ def _is_image(data: Buffer) -> bool:
 
 def _bagz_field(paths: Iterable[Path], encoded: Encoded) -> dict[str, Any]:
     # Files that are not compressed are read alike: a frame of zstd is not an image.
+    files = OpenFiles()
     for path in paths:
-        if found := _single_image([BagzReader(path, path.suffix == ".bagz")], encoded):
+        if found := _single_image([BagzReader(path, path.suffix == ".bagz", files)], encoded):
             return found
     return {}
 

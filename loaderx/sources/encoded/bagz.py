@@ -2,7 +2,6 @@
 
 import os
 import re
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +12,7 @@ import zstandard
 from loaderx.errors import ArgumentError, DataError
 from loaderx.kernels.chunks import NEVER
 from loaderx.sources.files import open_file
+from loaderx.sources.open_files import OpenFiles
 from loaderx.sources.records.field_rows import field_rows
 from loaderx.sources.records.file import Bytes, Metadata, Numbers, reopened
 from loaderx.sources.records.paths import PathLike, record_paths
@@ -61,10 +61,12 @@ class BagzDataset(FieldsSource):
             )
         parts = [path] if isinstance(path, str | os.PathLike) else path
         names = [name for part in parts for name in bagz_names(os.fspath(part))]
+        files = OpenFiles()
         readers = [
             BagzReader(
                 file.absolute(),
                 compression == "zstd" or (compression == "auto" and file.suffix == ".bagz"),
+                files,
             )
             for file in record_paths(names, "a Bagz file")
         ]
@@ -88,13 +90,13 @@ def bagz_names(name: str) -> list[str]:
 class BagzReader(Reader):
     """Reader of one Bagz file: records, one after the other, and then the end of each as 64 bits."""
 
-    def __init__(self, path: Path, compressed: bool) -> None:
+    def __init__(self, path: Path, compressed: bool, files: OpenFiles) -> None:
         self.path = path
         self._compressed = compressed
+        self._files = files
         with open_file(path, "a Bagz file") as file:
-            self._number = os.dup(file.fileno())
-            weakref.finalize(self, os.close, self._number)
-        status = os.fstat(self._number)
+            status = os.fstat(file.fileno())
+        self._stamp = status.st_size, status.st_mtime_ns
         limits_file = path.with_name(f"limits.{path.name}")
         if limits_file.exists():
             with open_file(limits_file, "a file of limits") as limits:
@@ -120,7 +122,7 @@ class BagzReader(Reader):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return reopened, (BagzReader, (self.path, self._compressed), self.metadata)
+        return reopened, (BagzReader, (self.path, self._compressed, self._files), self.metadata)
 
     def records(self, numbers: Sequence[int]) -> list[Bytes]:
         stored = [self._stored(number) for number in numbers]
@@ -142,7 +144,7 @@ class BagzReader(Reader):
 
     def _tail(self, size: int) -> tuple[bytes, int]:
         """Return the limits at the end of the file, and where they begin: this is the last of them."""
-        last = os.pread(self._number, LIMIT_BYTES, max(0, size - LIMIT_BYTES))
+        last = self._read(LIMIT_BYTES, max(0, size - LIMIT_BYTES))
         begin = int.from_bytes(last, "little")
         if size == 0:
             return b"", 0
@@ -151,12 +153,15 @@ class BagzReader(Reader):
                 f"{self.path} is truncated, or not a Bagz file: it does not end with the limits of its records, and "
                 f"there is no file limits.{self.path.name}."
             )
-        return os.pread(self._number, size - begin, begin), begin
+        return self._read(size - begin, begin), begin
+
+    def _read(self, length: int, offset: int) -> bytes:
+        return self._files.read(self.path, "a Bagz file", self._stamp, length, offset)
 
     def _stored(self, number: int, most: int | None = None) -> bytes:
         begin, end = self._ends[number : number + 2].tolist()
         length = end - begin if most is None else min(most, end - begin)
-        found = os.pread(self._number, length, begin)
+        found = self._read(length, begin)
         if len(found) < length:
             raise DataError(
                 f"{self.path}, record {number}: the file ends after {len(found)} of its {length} bytes; it has been "

@@ -27,7 +27,7 @@ from loaderx.sources.records.replacing import replacing
 from .paths import scan_bar
 
 # Another version of what a scan finds, or of the file, is another index.
-VERSION = 1
+VERSION = 2
 MAGIC = b"loaderx-index\n"
 SUFFIX = ".loaderx-index"
 DIGEST_BYTES = 16

@@ -131,6 +131,15 @@ class _Scan:
     def __call__(self, shard: Shard) -> Columns:
         samples: dict[str, dict[str, Member]] = {}
         for member, key, extension in _named(shard):
+            if member.link:
+                # A row that is left out without a word would be missed by nobody.
+                if extension in self._wanted and self._missing == "raise":
+                    raise DataError(
+                        f"{shard.path} has a link in place of the file {member.name!r}, at {member.offset}. Pack the "
+                        'files anew, with `tar --dereference --hard-dereference`, or give missing="drop" to leave such '
+                        "samples out."
+                    )
+                continue
             if extension not in self._wanted:
                 if self._missing == "raise":
                     samples.setdefault(key, {})
@@ -190,7 +199,7 @@ def first_members(path: Path, most: int) -> Iterator[tuple[str, str]]:
 
 
 def _named(shard: Shard) -> Iterator[tuple[Member, str, str]]:
-    """Yield the members that have a key, with it and their extension."""
+    """Yield the members that have a key, links too, with it and their extension."""
     for member in tar_members(shard):
         match = NAME.fullmatch(member.name)
         # Members that macOS adds have names that begin with a dot, or are in a folder of their own.

@@ -17,6 +17,7 @@ MOST_DIGITS = 20
 FILES = b"0\0007"
 # Links, devices, folders, pipes: as for Python's tarfile, no data follows them.
 WITHOUT_DATA = b"123456"
+LINKS = b"12"
 LONG_NAME, LONG_LINK, PAX, PAX_OF_SOLARIS, PAX_OF_ALL, SPARSE = b"LKxXgS"
 # A part of a file that another archive begins, and kinds of sparse files that few programs read.
 REFUSED = {ord("M"): "a part of a file in several archives", SPARSE: "a sparse file"}
@@ -31,11 +32,12 @@ COMPRESSED = {
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Regular file in a tar file."""
+    """Regular file in a tar file, or a `link` to one, which has no data of its own."""
 
     name: str
     offset: int
     size: int
+    link: bool = False
 
 
 def is_tar(head: bytes) -> bool:
@@ -44,7 +46,7 @@ def is_tar(head: bytes) -> bool:
 
 
 def tar_members(shard: Shard) -> Iterator[Member]:
-    """Yield the regular files of a tar file. Raise DataError if it is damaged, truncated or compressed."""
+    """Yield the regular files of a tar file, and links. Raise DataError if it is damaged, truncated or compressed."""
     position, window, begin = 0, b"", 0
     name: str | None = None
     size: int | None = None
@@ -92,6 +94,8 @@ def tar_members(shard: Shard) -> Iterator[Member]:
                 "sparse files or several volumes."
             )
         if kind in WITHOUT_DATA or (kind == 0 and own.endswith("/")):
+            if kind in LINKS:
+                yield Member(own, begins, 0, True)
             position = begins
             continue
         if begins + length > shard.size:

@@ -110,10 +110,10 @@ class VerifiedRanges(FileRanges):
         self._verified = np.zeros(len(records), np.bool_)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_verified": np.zeros(0, np.bool_)}
+        return {**self.__dict__, "_verified": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        self.__dict__.update(state)
         self._verified = np.zeros(len(self._records), np.bool_)
 
     def read(self, row: int) -> Buffer:

@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 
 from loaderx.errors import ArgumentError, DataError
 from loaderx.sources.object import ObjectSource
+from loaderx.sources.open_files import OpenFiles
 from loaderx.sources.source import (
     Array,
     FieldsSource,
@@ -50,7 +51,8 @@ class ARDataset(Source[RowSpec_co]):
     Without a dtype rows are `bytes`; `decode` is a function that turns them into an array, or a dict of arrays.
 
     `verify` selects when the hash of a record is checked: at its "first" use, "always" or "never". With `mmap=False`
-    files are read and not mapped: a mapped file that shrinks ends the process.
+    files are read and not mapped. A mapped file that shrinks ends the process. It also stays open, and by default
+    a process may have 1,024 files open.
     """
 
     # fmt: off
@@ -89,9 +91,10 @@ class ARDataset(Source[RowSpec_co]):
             raise ArgumentError("`decode` makes the rows; leave `dtype` and `shape` out.")
         if decode is not None and not callable(decode):
             raise ArgumentError(f"`decode` (={decode!r}) must be callable.")
-        cache = ChunkCache()
+        cache, files = ChunkCache(), OpenFiles()
         readers = [
-            open_reader(file, VERIFY[verify], bool(mmap), cache) for file in record_paths(path)
+            open_reader(file, VERIFY[verify], bool(mmap), cache, files)
+            for file in record_paths(path)
         ]
         self._paths = [reader.path for reader in readers]
         slow = [str(reader.path) for reader in readers if isinstance(reader, PackageReader)]

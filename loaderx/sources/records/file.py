@@ -1,10 +1,12 @@
 """ArrayRecord file: opening, index, and positions of its records."""
 
+import errno
 import json
 import mmap
 import os
-import weakref
-from collections.abc import Iterator
+import resource
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +18,7 @@ from loaderx.errors import DataError
 from loaderx.kernels import chunks
 from loaderx.kernels.blocks import BLOCK, BLOCK_HEADER, CHUNK_HEADER
 from loaderx.sources.files import open_file
+from loaderx.sources.open_files import OpenFiles
 
 from .format import CONTENT_FIELD, FIRST_CHUNK, MAGIC
 from .worker import worker
@@ -52,15 +55,23 @@ class Metadata:
 
 
 class RecordFile:
-    """Open file, mapped, or read with `preadv` if it may shrink."""
+    """Open file, mapped, or read with `preadv` if it may shrink.
 
-    def __init__(self, path: Path, verify: int, mapped: bool) -> None:
+    A mapped file stays open. Others are opened by `files` when they are read, so there may be any number of them.
+    """
+
+    def __init__(
+        self, path: Path, verify: int, mapped: bool, files: OpenFiles | None = None
+    ) -> None:
         self.path = path
         self.verify = verify
+        self._files = files or OpenFiles()
         # Absolute: the current folder may be another one when the file is opened again.
-        self._arguments = path.absolute(), verify, mapped
-        with open_file(path, "an ArrayRecord file") as file:
-            self.size = os.fstat(file.fileno()).st_size
+        self._absolute = path.absolute()
+        self._arguments = self._absolute, verify, mapped, self._files
+        with _naming_the_limit(path), open_file(path, "an ArrayRecord file") as file:
+            status = os.fstat(file.fileno())
+            self.size, self._stamp = status.st_size, (status.st_size, status.st_mtime_ns)
             if self.size < 2 * BLOCK or self.size % BLOCK:
                 raise DataError(
                     f"{path} is truncated, or not an ArrayRecord file: it has {self.size} bytes, and ArrayRecord files "
@@ -68,9 +79,6 @@ class RecordFile:
                 )
             # The mapping keeps the file open even if the path names another file later.
             self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if mapped else None
-            if not mapped:
-                self._number = os.dup(file.fileno())
-                weakref.finalize(self, os.close, self._number)
         self._array = None if self._mapping is None else np.frombuffer(self._mapping, np.uint8)
         self.base = 0 if self._array is None else self._array.ctypes.data
         footer = self._read_postscript()
@@ -117,8 +125,9 @@ class RecordFile:
     def read_into(self, part: Bytes, begin: int) -> None:
         """Fill memory with the bytes of the file from `begin` on."""
         done = 0
+        file = self._files.descriptor(self._absolute, "an ArrayRecord file", self._stamp)
         while done < len(part):
-            count = os.preadv(self._number, [part[done:]], begin + done)  # type: ignore[list-item]
+            count = os.preadv(file.number, [part[done:]], begin + done)  # type: ignore[list-item]
             if count == 0:
                 raise DataError(
                     f"{self.path} shrank from {self.size} to {begin + done} bytes or less while it was open."
@@ -266,6 +275,22 @@ class RecordFile:
         # Sizes of records if each chunk has one record, otherwise of chunks; there may be many.
         small = sizes.max(initial=0) <= np.iinfo(np.uint32).max
         self.sizes: NDArray[np.integer[Any]] = sizes.astype(np.uint32) if small else sizes
+
+
+@contextmanager
+def _naming_the_limit(path: Path) -> Generator[None]:
+    """Say what to do about more files than a process may have open."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EMFILE:
+            most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            error.strerror = (
+                f"this process may have {most} files open, and every mapped file is one. Raise the limit by "
+                "`ulimit -n`, or read the files with `mmap=False`"
+            )
+            error.filename = str(path)
+        raise
 
 
 def reopened(kind: Any, arguments: tuple[Any, ...], metadata: Metadata) -> Any:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from loaderx.errors import DataError
 from loaderx.kernels import chunks
+from loaderx.sources.open_files import OpenFiles
 
 from .file import Bytes, ForeignKindError, Metadata, Numbers, RecordFile, reopened
 
@@ -194,11 +195,13 @@ class PackageReader(Reader):
         return [np.frombuffer(record, np.uint8) for record in found]
 
 
-def open_reader(path: Path, verify: int, mapped: bool, cache: ChunkCache) -> Reader:
-    """Return the fastest reader for the records of a file."""
+def open_reader(
+    path: Path, verify: int, mapped: bool, cache: ChunkCache, files: OpenFiles | None = None
+) -> Reader:
+    """Return the fastest reader for the records of a file. The files of a data set share `cache` and `files`."""
     file = None
     try:
-        file = RecordFile(path, verify, mapped)
+        file = RecordFile(path, verify, mapped, files)
         if len(file):
             # All chunks of a file are of one kind. If this one is damaged, a read of it raises later.
             file.read_chunk(0)

@@ -13,6 +13,7 @@ import zstandard
 from loaderx import ArgumentError, BagzDataset, DataError, Encoded, Spec
 from loaderx.sources.encoded import bagz as ours
 from loaderx.sources.encoded.field import EncodedSpec
+from loaderx.sources.open_files import OpenFiles
 from loaderx.sources.records.fields import encode_fields, record_fields
 from tests.loaderx.sources.encoded_images import (
     assert_delivers_images,
@@ -171,6 +172,7 @@ def test_a_file_that_was_cut_or_replaced_is_refused(tmp_path):
     source = BagzDataset(path, FIELDS)
     pickled = pickle.dumps(source)
     assert IMAGES[3] not in pickled
+    source[0]
     os.truncate(path, len(b"".join(RECORDS[:8])) + 10)
     assert bytes_of(source[:8]["image"]) == IMAGES[:8]
     with pytest.raises(DataError, match=r"x\.bag, record 8: the file ends after 10 of its"):
@@ -206,7 +208,7 @@ def fuzz(tmp_path, count, seed):
         path.write_bytes(content)
         rows = []
         try:
-            reader = ours.BagzReader(path, suffix == ".bagz")
+            reader = ours.BagzReader(path, suffix == ".bagz", OpenFiles())
             rows = [record.tobytes() for record in reader.records(range(len(reader)))]
             if rows:
                 BagzDataset(path, FIELDS)[:]

@@ -187,6 +187,36 @@ def test_rows_that_decoding_stops_after_are_an_error_or_those_of_a_lenient_decod
     assert min(counts["error"], counts["decoded"]) > len(numbers) // 20, counts
 
 
+@pytest.mark.parametrize("numbers", NUMBERS)
+@pytest.mark.parametrize("sampling", ["4:2:0", "4:4:4", "4:2:2", "grey"])
+def test_an_image_that_is_decoded_whole_is_decoded_alike_when_decoding_stops_early(
+    sampling, numbers
+):
+    """A row is decoded whole once by each process: otherwise batches would depend on what it read before."""
+    original = sampled_jpeg(PIXELS, sampling)
+    counts = Counter()
+    for number in numbers:
+        data, _ = mutation(original, number)
+        try:
+            header = read_header(data, ENCODED)
+            whole = {
+                factor: decode(data, header, ENCODED, factor=factor).pixels
+                for factor in header.factors
+            }
+        except DataError:
+            counts["error"] += 1
+            continue
+        source = random.Random(number)
+        for factor, pixels in whole.items():
+            first = source.randrange(len(pixels))
+            stop = source.randrange(first + 1, len(pixels) + 1)
+            found = decode(data, header, ENCODED, (first, stop), factor, stop_early=True)
+            rows = found.pixels[first - found.first : stop - found.first]
+            np.testing.assert_array_equal(rows, pixels[first:stop], f"mutation {number}")
+        counts["decoded"] += 1
+    assert min(counts["error"], counts["decoded"]) > len(numbers) // 20, counts
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [*ORIGINALS, *WITH_RESTARTS])
 def test_no_image_is_decoded_from_a_part_of_its_pixels(name):

@@ -110,7 +110,7 @@ def test_members_of_a_sample_may_be_in_any_order(tmp_path):
 def test_members_that_belong_to_no_sample_are_ignored(tmp_path):
     members = [
         header("folder", kind=tarfile.DIRTYPE),
-        header("folder/n000.jpg", kind=tarfile.SYMTYPE, linkname="x"),
+        header("folder/n000.gif", kind=tarfile.SYMTYPE, linkname="x"),
         header("n000.cls2", kind=tarfile.LNKTYPE, linkname="x"),
         header("pipe.jpg", kind=tarfile.FIFOTYPE),
         header("device.jpg", kind=tarfile.CHRTYPE),
@@ -123,6 +123,33 @@ def test_members_that_belong_to_no_sample_are_ignored(tmp_path):
     assert_same_rows(source[:], ROWS)
     one = TarDataset(tmp_path / "x.tar", {"mask": Encoded("seg.png", mode="P")}, missing="drop")
     assert bytes_of(one[:]["mask"]) == [b"mask"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE])
+def test_a_link_in_place_of_an_image_is_refused_or_its_sample_dropped(tmp_path, kind):
+    members = [*samples(), header("n999.jpg", kind=kind, linkname="n000.jpg"), ("n999.cls", b"1")]
+    path = write_tar(tmp_path / "x.tar", members)
+    with pytest.raises(
+        DataError, match=r"x\.tar has a link in place of the file 'n999\.jpg', at \d+"
+    ) as caught:
+        TarDataset(path, FIELDS)
+    assert "--hard-dereference" in str(caught.value)
+    assert_same_rows(TarDataset(path, FIELDS, missing="drop")[:], ROWS)
+
+
+def test_hard_links_of_gnu_tar_are_noticed(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "a.jpg").write_bytes(IMAGES[0])
+    (folder / "b.jpg").hardlink_to(folder / "a.jpg")
+    for option, words in ((), "has a link"), (("--hard-dereference",), None):
+        path = tmp_path / "x.tar"
+        subprocess.run(["tar", *option, "-C", folder, "-cf", path, "a.jpg", "b.jpg"], check=True)
+        if words is None:
+            assert bytes_of(TarDataset(path, {"image": "jpg"})[:]["image"]) == [IMAGES[0]] * 2
+            continue
+        with pytest.raises(DataError, match=words):
+            TarDataset(path, {"image": "jpg"})
 
 
 def test_a_field_has_one_of_several_extensions(tmp_path):
