@@ -53,8 +53,9 @@ STDERR = pytest.StashKey()
 FORKING = "LOADERX_TESTS_FORKING"
 # Variable of the environment: of a test with many cases only so many are run.
 CASES = "LOADERX_TESTS_CASES"
-# Tests of these folders share processes that take long to start: one worker runs them all.
-TOGETHER = ("tests/distributed/",)
+# Tests of these folders share processes that take long to start, or functions that ops call and that every process
+# compiles for itself, a third of what compiling ops takes: one worker runs all of a folder.
+TOGETHER = ("tests/distributed/", "tests/loaderx/transforms/")
 # Long single tests come first: begun as the last, they would leave the other workers without work.
 FIRST = (*TOGETHER, "tests/test_plain_python.py", "tests/examples/", "tests/docs/test_code.py")
 
