@@ -71,12 +71,15 @@ class FileRanges(ByteRows):
 
     def bytes_at(self, row: int, offset: int, length: int) -> bytes:
         """Return bytes of the file of a row."""
-        file = int(self._files[row])
-        stamp = None if self._stamps is None else self._stamps[file]
-        found = self._open.read(self._paths[file], "a file of images", stamp, length, offset)
+        found = self.bytes_of(int(self._files[row]), offset, length)
         if len(found) < length:
             raise DataError(
                 f"{self.where(row)}: the file ends after {len(found)} of these bytes; it has been cut since it was "
                 "opened."
             )
         return found
+
+    def bytes_of(self, file: int, offset: int, length: int) -> bytes:
+        """Return bytes of a file, fewer at its end."""
+        stamp = None if self._stamps is None else self._stamps[file]
+        return self._open.read(self._paths[file], "a file of images", stamp, length, offset)

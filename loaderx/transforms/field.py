@@ -11,7 +11,8 @@ from loaderx.spec import Spec
 
 from .arguments import RNG, array_at, value
 from .base import Parameter, Transform, image_shape
-from .geometric import Fill, appearance, as_labels, check_image
+from .geometric import Fill, appearance, as_labels, as_values, check_image
+from .kinds import VALUES, Kind
 from .points import PointsTransform
 from .sample import SampleTransform
 from .step import Call, Step
@@ -59,6 +60,10 @@ class FieldTransform(SampleTransform):
     def output(self, spec: Spec) -> Spec:
         check_image(self, spec)
         return spec
+
+    def for_kind(self, kind: Kind) -> Transform:
+        found: Transform = as_values(self) if kind == VALUES else super().for_kind(kind)
+        return found
 
     def for_labels(self) -> Transform:
         found: FieldTransform = as_labels(self)

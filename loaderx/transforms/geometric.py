@@ -14,6 +14,7 @@ from loaderx.spec import Spec
 
 from .amounts import Amount, Amounts, amounts, draw_amount, spread
 from .base import Parameter, Transform, as_number, between, finite, image_shape
+from .kinds import VALUES, Kind
 from .spatial import BORDERS, Border, check_fill
 from .values import check_numbers
 from .warp import MapTransform
@@ -48,16 +49,19 @@ def appearance(
 
 
 def as_labels(op: Any) -> Any:
-    """Return a copy of an op for labels of pixels: the nearest one, and `fill_mask` outside.
-
-    Without a `fill_mask` this is `fill` where that is one number, and 0 where it is a colour.
-    """
+    """Return a copy of an op for labels of pixels: the nearest one, and `fill_mask` outside, or 0 without it."""
     found = copy.copy(op)
     found.interpolation = "nearest"
-    if op.fill_mask is not None:
-        found.fill = op.fill_mask
-    elif isinstance(op.fill, tuple):
-        found.fill = 0.0
+    found.fill = 0.0 if op.fill_mask is None else op.fill_mask
+    return found
+
+
+def as_values(op: Any) -> Any:
+    """Return an op for values of pixels, such as depth: outside is 0, since `fill` is a colour of the image."""
+    if op.fill == 0:
+        return op
+    found = copy.copy(op)
+    found.fill = 0.0
     return found
 
 
@@ -98,6 +102,10 @@ class _Warp(MapTransform):
     def output(self, spec: Spec) -> Spec:
         check_image(self, spec)
         return spec
+
+    def for_kind(self, kind: Kind) -> Transform:
+        found: Transform = as_values(self) if kind == VALUES else super().for_kind(kind)
+        return found
 
     def for_labels(self) -> Transform:
         found: Transform = as_labels(self)

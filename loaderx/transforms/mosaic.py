@@ -1,6 +1,6 @@
 """Mosaic: four samples of a batch in one image."""
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ class Mosaic(Filled, CompositeTransform):
     a corner at it. It is at a share of the height and another one of the width, both drawn from a range `center`; one
     number is that share. `size` is (height, width), one integer for a square, or None for the size of the image.
     Samples are not scaled: put Resize, LetterBox or ScaleJitter before. Where none of them reaches is `fill`; masks get
-    `fill_mask`, as in RandomCrop, and those of instances 0 without it.
+    `fill_mask`, or 0 without it, as in RandomCrop.
 
     Boxes are clipped to the visible part of their sample. Boxes and keypoints of all four follow one another, in four
     times as many rows; with `rows` they are the first of them that are valid, at most `rows`.
@@ -71,13 +71,6 @@ class Mosaic(Filled, CompositeTransform):
                 )
             self.check_numbers_fit(spec, 4 * self.objects.rows)
         return result
-
-    def for_instances(self) -> CompositeTransform:
-        changed: Any = super().for_instances()
-        if self.fill_mask is None:
-            # 0: the fill colour of an image would be the number of a box.
-            changed.fills = (0.0,)
-        return cast(CompositeTransform, changed)
 
     def mixing(self, spec: Spec, step: Step) -> Mixing:
         result = self.output(spec)

@@ -28,6 +28,7 @@ from .base import (
 )
 from .combinators import Sequence
 from .image import with_channels
+from .kinds import VALUES, Kind
 from .sample import SampleTransform
 from .step import Call, Step
 from .values import check_numbers
@@ -74,7 +75,7 @@ class Filled(Transform):
     """Op that shows a fill colour outside of the image, and another one outside of labels."""
 
     fills: tuple[float, ...]
-    # The fill colour of labels; None: that of the image if it is one number, otherwise 0.
+    # The fill colour of labels; None: 0, since the colour of an image is not a label.
     fill_mask: float | None = None
 
     def _set_fill(self, fill: Fill, fill_mask: float | None) -> None:
@@ -91,12 +92,16 @@ class Filled(Transform):
         for each in self.fills:
             check_fill(each, spec, self.name)
 
+    def for_kind(self, kind: Kind) -> Transform:
+        if kind != VALUES or self.fills == (0.0,):
+            return super().for_kind(kind)
+        values = copy.copy(self)
+        values.fills = (0.0,)
+        return values
+
     def for_labels(self) -> Transform:
         labels = copy.copy(self)
-        if self.fill_mask is not None:
-            labels.fills = (self.fill_mask,)
-        elif len(self.fills) > 1:
-            labels.fills = (0.0,)
+        labels.fills = (0.0 if self.fill_mask is None else self.fill_mask,)
         return labels
 
 
@@ -126,7 +131,7 @@ class RandomCrop(FilledWindow):
     """Random crop of `size`, from the image with `pad` pixels around it.
 
     `fill` is one number or one for each channel; labels that follow the image get `fill_mask`, such as 255 for labels
-    to be ignored. Without it they get `fill` if that is one number, and 0 otherwise.
+    to be ignored, and 0 without it; values such as depth get 0.
     """
 
     function = staticmethod(crop_window)

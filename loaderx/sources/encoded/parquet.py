@@ -143,7 +143,7 @@ class BlockRanges(FileRanges):
         file = int(np.searchsorted(self._blocks_before, first, side="right")) - 1
         begin = int(self._packed[first])
         length = int(self._packed[last] + self._packed_lengths[last]) - begin
-        data = self._descriptor(file).read(length, begin)
+        data = self.bytes_of(file, begin, length)
         if len(data) < length:
             raise DamagedError("the file has been cut since it was opened")
         size = int(self._begins[last + 1] - self._begins[first])

@@ -337,10 +337,38 @@ def test_channels_and_masks_have_fills_of_their_own(op):
     assert (labels.fill, labels.interpolation) == (9, "nearest")
 
 
-@pytest.mark.parametrize(("fill", "expected"), [(7, 7), ((7, 8, 9), 0)])
-def test_without_a_fill_of_its_own_a_mask_has_that_of_the_image_if_it_is_one_number(fill, expected):
+@pytest.mark.parametrize("fill", [7, (7, 8, 9), 0.5])
+def test_the_colour_of_an_image_is_no_label_and_no_depth(fill):
     for op in (T.Rotate(5, fill=fill), T.ElasticDeform(fill=fill)):
-        assert op.for_labels().fill == expected
+        assert op.for_labels().fill == 0
+        assert op.for_kind("values").fill == 0
+        assert op.for_kind("image") is op
+
+
+@pytest.mark.parametrize("fill", [(0.5, 0.25, 1), 0.5], ids=repr)
+@pytest.mark.parametrize(
+    ("op", "options"),
+    [
+        (T.Rotate, {"degrees": (45, 45)}),
+        (T.ElasticDeform, {"amount": 9, "spacing": 16}),
+        (T.Pad, {"amount": 3}),
+        (T.ZoomOut, {"size": 33, "probability": 1.0, "sides": (1.5, 1.5)}),
+    ],
+)
+def test_masks_and_depth_next_to_an_image_with_a_colour_outside_are_0_there(op, options, fill):
+    data = {
+        "image": np.ones((4, 33, 33, 3), np.float32),
+        "mask": np.full((4, 33, 33), 4, np.uint8),
+        "depth": np.full((4, 33, 33), 2, np.float32),
+    }
+    ops = {tuple(data): [op(**options, fill=fill)]}
+    batch = lx.DataLoader(data, batch_size=4, transforms=ops, output="numpy").batch(0)
+    outside = ndimage.binary_erosion(batch["mask"] == 0, np.ones((1, 5, 5)), border_value=1)
+    assert outside.any()
+    assert set(np.unique(batch["mask"])) == {0, 4}
+    np.testing.assert_array_equal(batch["depth"][outside], 0)
+    colours = np.unique(batch["image"][outside], axis=0)
+    np.testing.assert_array_equal(colours, [np.broadcast_to(np.float32(fill), 3)])
 
 
 def test_quarter_turns_and_transposing_are_exact_in_half_precision_too():

@@ -777,7 +777,7 @@ def test_labels_of_pixels_are_never_mixed(size, interpolation):
 
 @pytest.mark.parametrize(
     ("options", "label"),
-    [({"fill": 9}, 9), ({"fill": (1, 2, 3)}, 0), ({"fill": (1, 2, 3), "fill_mask": 255}, 255), ({"fill_mask": 7}, 7)],
+    [({"fill": 9}, 0), ({"fill": (1, 2, 3)}, 0), ({"fill": (1, 2, 3), "fill_mask": 255}, 255), ({"fill_mask": 7}, 7)],
 )  # fmt: skip
 def test_labels_have_a_fill_of_their_own(options, label):
     x, labels = images(), images((7, 10), seed=1)
