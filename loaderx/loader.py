@@ -25,6 +25,7 @@ from .compiler.chain import Chain
 from .compiler.entries import chains, needs_window
 from .compiler.explain import explain
 from .compiler.head import Head
+from .compiler.points_head import PointsHead
 from .display.reprs import ReprFromArguments
 from .errors import ArgumentError, DataError
 from .output import HandOff, Output, hand_off_to
@@ -548,11 +549,18 @@ def _together(
     fields = tuple(field for group in groups for field in group.fields)
     columns = tuple(origins[field.origin] for field in fields)
     heads: dict[int, list[Head]] = {}
+    points: dict[int, dict[PointsHead, None]] = {}
     for field, column in zip(fields, columns, strict=True):
-        if field.chain is not None and field.chain.head is not None:
-            heads.setdefault(column, []).append(field.chain.head)
+        head = None if field.chain is None else field.chain.head
+        if isinstance(head, PointsHead):
+            # Views may share one.
+            points.setdefault(column, {})[head] = None
+        elif head is not None:
+            heads.setdefault(column, []).append(head)
     source = FieldsSource(named)
-    return Group(source, fields, columns, EncodedReader(source, heads, origins, replacement))
+    followers = {column: list(own) for column, own in points.items()}
+    reader = EncodedReader(source, heads, followers, origins, replacement)
+    return Group(source, fields, columns, reader)
 
 
 def _structure(given: RowSpec, groups: list[Group]) -> RowSpec:

@@ -1227,6 +1227,21 @@ def open_boxes(x, form, across, down, out):
     out[:] = np.column_stack([boxes, valid, np.ones(len(x)), x[:, 4:]])
 
 
+def open_points(x, form, normalized, sizes, out):
+    """Convert the boxes or keypoints of each image, in fractions of its size if they are normalised."""
+    for own, size, into in zip(x, sizes, out, strict=True):
+        if form == points.KEYPOINTS:
+            into[:] = np.column_stack([own, np.isfinite(own).all(axis=1)])
+        else:
+            open_boxes(own, form, *((size[1], size[0]) if normalized else (1, 1)), into)
+
+
+def follow_windows(x, windows, sizes):
+    """Map the points of each image through its own window."""
+    for own, window, size in zip(x, windows, sizes, strict=True):
+        window_points(own, *window, *size[2:])
+
+
 def valid_boxes(x, least_area, least_visible, out):
     sides = x[:, 2:4].astype(np.float64) - x[:, :2]
     out[:] = (x[:, 4] > 0) & (sides.prod(axis=1) >= least_area)

@@ -115,6 +115,7 @@ class ScaleJitter(FilledWindow):
 
     function = staticmethod(jitter_window)
     store, follow = staticmethod(store_jitter), staticmethod(follow_jitter)
+    of_any_size = False
 
     def __init__(
         self,
