@@ -306,6 +306,7 @@ def _ops(name: str, chain: Chain, samples: NDArray[Any]) -> list[Stage]:
     spec = chain.input
     for step in chain.steps:
         alone = Chain(spec, samples[0].copy)
+        alone.boxes, alone.first_boxes = chain.boxes, chain.first_boxes
         alone.add(step)
         alone.compile()
         spec = alone.output
@@ -335,7 +336,7 @@ def _run(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
             out = np.empty((count, *current.output.shape), current.output.dtype)
             # Touch the memory first: the memory of batches was used before, too.
             out[...] = 0
-            located = addresses_of_rows(rows)
+            located = addresses_of_rows(rows, boxes=chain.boxes_of_first(count))
             masks = chain.first_masks(phase, count)
             start = time.perf_counter()
             chain.run(phase, 0, 0, positions, located, rows, out, masks=masks)
