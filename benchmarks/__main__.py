@@ -14,6 +14,7 @@ from typing import Protocol
 from benchmarks import (
     alone,
     catalogue,
+    containers,
     edit_loop,
     gather,
     kernels,
@@ -41,6 +42,7 @@ DETAILS: dict[str, Callable[[bool], Iterable[Measured]]] = {
     "kernels": lambda _peers: kernels.run(),
     "overhead": lambda _peers: overhead.run(),
     "catalogue": catalogue.run,
+    "containers": lambda _peers: containers.run(),
     "edit-loop": lambda _peers: edit_loop.run(),
     "records": lambda _peers: records.run(),
     "on_device": on_device.run,
