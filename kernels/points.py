@@ -257,16 +257,20 @@ def follow_window(x: Any, window: Any, height: Any, width: Any) -> None:
 
 
 @kernel
-def follow_windows(x: Any, windows: Any, sizes: Any) -> None:
+def follow_windows(x: Any, windows: Any, sizes: Any, parts: Any) -> None:
     """Map the points of each of several images through the window that was drawn for it.
 
-    Row k of `sizes` ends with the height and the width that the window makes of image k.
+    Row k of `sizes` ends with the height and the width that the window makes of image k. If the results are `parts` of
+    frames, the drawn numbers have their height and width in place of whether they are flipped.
     """
     for k in range(x.shape[0]):
-        window = (
-            windows[k, 0], windows[k, 1], windows[k, 2], windows[k, 3], windows[k, 4], windows[k, 5]
-        )  # fmt: skip
-        follow_window(x[k], window, sizes[k, 2], sizes[k, 3])
+        top, tall, upside = windows[k, 0], windows[k, 1], windows[k, 2]
+        left, wide, mirrored = windows[k, 3], windows[k, 4], windows[k, 5]
+        if parts:
+            window_points(x[k], top, tall, False, left, wide, False, upside, mirrored)
+        else:
+            height, width = sizes[k, 2], sizes[k, 3]
+            window_points(x[k], top, tall, upside != 0, left, wide, mirrored != 0, height, width)
 
 
 @jitable

@@ -1236,10 +1236,14 @@ def open_points(x, form, normalized, sizes, out):
             open_boxes(own, form, *((size[1], size[0]) if normalized else (1, 1)), into)
 
 
-def follow_windows(x, windows, sizes):
+def follow_windows(x, windows, sizes, parts):
     """Map the points of each image through its own window."""
     for own, window, size in zip(x, windows, sizes, strict=True):
-        window_points(own, *window, *size[2:])
+        if parts:
+            top, tall, height, left, wide, width = window
+            window_points(own, top, tall, False, left, wide, False, height, width)
+        else:
+            window_points(own, *window, *size[2:])
 
 
 def valid_boxes(x, least_area, least_visible, out):

@@ -91,7 +91,8 @@ class PointsHead:
             given = np.array([(header.height, header.width) for header in headers], np.int64)
         open_points(points, self._form, self._normalized, given, out)
         for number in range(self._begin, len(drawn)):
-            follow_windows(out, drawn[number], sizes[number])
+            parts = self._drawing.windows[number].op.fills_frame
+            follow_windows(out, drawn[number], sizes[number], parts)
 
     def first_sample(self) -> Array:
         """Return the first sample, for checks of the ops after it; zeros if its image is damaged."""

@@ -145,14 +145,17 @@ def test_points_of_several_images_are_opened_by_the_size_of_each(form, normalize
     np.testing.assert_array_equal(out, twin)
 
 
+@pytest.mark.parametrize("parts", [False, True])
 @pytest.mark.parametrize("points", [boxes, keypoints])
-def test_points_of_several_images_move_through_the_window_of_each(points):
+def test_points_of_several_images_move_through_the_window_of_each(points, parts):
     ours = np.stack([points(seed=seed) for seed in range(len(WINDOWS))])
     twin = ours.copy()
     windows = np.array([window[:6] for window in WINDOWS])
+    if parts:
+        windows[:, 2::3] = [window[6:] for window in WINDOWS]
     sizes = np.array([(0, 0, *window[6:]) for window in WINDOWS])
-    follow_windows(ours, windows, sizes)
-    reference.follow_windows(twin, windows, sizes)
+    follow_windows(ours, windows, sizes, parts)
+    reference.follow_windows(twin, windows, sizes, parts)
     np.testing.assert_allclose(ours, twin, atol=1e-5)
 
 

@@ -27,6 +27,12 @@ CHAINS = {
     "padded": [T.Pad((1, 2, 3, 4)), T.RandomResizedCrop(40)],
     "padded crop": [T.RandomCrop(32, pad=9), T.RandomFlip()],
     "two filters": [T.Resize(longer=50, interpolation="lanczos"), T.RandomResizedCrop(24)],
+    "ScaleJitter": [T.ScaleJitter(48, (0.3, 2.0), fill=114), T.RandomFlip()],
+    "ScaleJitter of parts": [
+        T.RandomFlip(),
+        T.ScaleJitter((40, 60), fill=(1, 2, 3)),
+        T.CenterCrop(48, fill=(1, 2, 3)),
+    ],
     "drawn by boxes": [T.LetterBox(64), T.RandomIoUCrop(32), T.RandomFlip()],
     "sanitized": [T.Resize(40), T.SanitizeBoxes(9), T.ToFloat()],
     "composed": [T.Resize(32), T.Mosaic(40)],
@@ -236,6 +242,7 @@ def test_batches_do_not_depend_on_threads_and_replaced_rows_bring_their_boxes():
         ({("image", "length"): [T.Resize(9)]}, "must be encoded images, boxes or keypoints"),
         ({("image", "boxes"): [T.RandomIoUCrop(9)]}, "RandomIoUCrop.* is not such a window"),
         ({("image", "boxes"): [T.BoxSafeCrop(9)]}, "BoxSafeCrop.* is not such a window"),
+        ({("image", "boxes"): [T.ZoomOut(9)]}, "ZoomOut.* is not such a window"),
     ],
 )  # fmt: skip
 def test_points_that_do_not_follow_all_windows_are_refused(transforms, message):
