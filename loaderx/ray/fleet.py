@@ -135,6 +135,11 @@ class Fleet:
             f"{refusals[0]}. Install the same versions and the same code everywhere."
         )
 
+    @property
+    def refusals(self) -> Sequence[str]:
+        """What differs on the actors that were refused."""
+        return tuple(self._refusals.values())
+
     def news(self) -> list[str]:
         """Return the differences of actors that were refused, each once."""
         with self._lock:

@@ -139,6 +139,7 @@ class RayLoader(DataLoader[Batch_co]):
             hook=builder.hook,
             hand_off=builder.hand_off,
             mask_pool=builder.mask_pool,
+            local=builder,
             ray=self._ray,
             fleet=fleet,
             remote_scheduler=RemoteScheduler(

@@ -109,6 +109,8 @@ class News:
 class RemoteBuilder(BatchBuilder):
     """Builder of the batches of one iterator, by a fleet."""
 
+    # Builder of what no actor builds.
+    local: BatchBuilder
     ray: Any
     fleet: Fleet
     remote_scheduler: RemoteScheduler
@@ -354,8 +356,8 @@ class RemoteBuilder(BatchBuilder):
                     "not build is built in this process, as by a local loader. The batches are the same. `ray status` "
                     "shows the cluster."
                 )
-            in_progress = self.filled(batch.step, batch.span, piece.blocks)
-            found = content(self, in_progress)
+            in_progress = self.local.filled(batch.step, batch.span, piece.blocks)
+            found = content(self.local, in_progress)
         finally:
             self.here.release()
         piece.here = True
