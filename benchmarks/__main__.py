@@ -14,6 +14,7 @@ from typing import Protocol
 from benchmarks import (
     alone,
     catalogue,
+    cluster,
     edit_loop,
     gather,
     kernels,
@@ -42,6 +43,7 @@ DETAILS: dict[str, Callable[[bool], Iterable[Measured]]] = {
     "overhead": lambda _peers: overhead.run(),
     "catalogue": catalogue.run,
     "edit-loop": lambda _peers: edit_loop.run(),
+    "ray": lambda _peers: cluster.run(),
     "records": lambda _peers: records.run(),
     "on_device": on_device.run,
     "sharded": lambda _peers: sharded.run(),

@@ -62,7 +62,7 @@ def steps(order):
             it.set_state(order["state"])
         while it.step < order["stop"]:
             found = loaders.digest(next(it))
-            print(json.dumps([found, it.get_state()]), flush=True)
+            print(json.dumps([found, it.get_state()]), flush=True)  # noqa: T201
 
 
 def alone(order):
@@ -80,7 +80,7 @@ def alone(order):
         for connection in process.net_connections("inet")
         if connection.status == psutil.CONN_LISTEN
     }
-    print(json.dumps({"same": same, "listening": sorted(listening)}))
+    print(json.dumps({"same": same, "listening": sorted(listening)}))  # noqa: T201
 
 
 def forked(order):

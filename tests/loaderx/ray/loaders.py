@@ -120,14 +120,14 @@ class OutOfMemory:
         return x
 
 
-class Unpicklable(Exception):
+class UnpicklableError(Exception):
     def __init__(self, first, second):
         super().__init__(f"{first} and {second}")
 
 
 def raise_unpicklable(x):
     if x == 5:
-        raise Unpicklable("this", "that")
+        raise UnpicklableError("this", "that")
     return x
 
 
