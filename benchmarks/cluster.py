@@ -29,8 +29,13 @@ REPEATS = 5
 WORKERS = 2
 # Longer than a loader takes to fill its queue of batches after its turn.
 PAUSE = 0.5
-# Settings of Ray, which reads them when it is imported: no statistics over the network, and 127.0.0.1 left as it is.
-SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+# Settings of Ray, which it reads when it is imported: no statistics over the network, 127.0.0.1 left as it is.
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # Ray gives its workers a nice value of 15: other load on the machine would slow down one side only.
+    "RAY_worker_niceness": "0",
+}
 NODE: dict[str, Any] = {
     "node_ip_address": "127.0.0.1",
     "include_dashboard": False,

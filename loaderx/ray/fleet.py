@@ -194,6 +194,8 @@ class Fleet:
             self._tended = now
             if self.usable:
                 self._tend(now)
+        except Exception as error:  # noqa: BLE001 - Ray was shut down, or lost its processes on this machine
+            logger.info("the workers of Ray cannot be asked: %s", error)
         finally:
             self._tending.release()
 

@@ -73,6 +73,8 @@ class RayLoader(DataLoader[Batch_co]):
         self._iterators: weakref.WeakSet[LoaderIterator[Batch_co]] = weakref.WeakSet()
         self._history = None if made._history is None else History()
         self._dataset, self._labelset = made._dataset, made._labelset
+        # Threads of a local loader, for commands that measure the work of a batch.
+        self._workers = made._workers
         self._prefetch = made.prefetch if prefetch is None else _count("prefetch", prefetch)
         self._output, self._sharding = made._output, made._sharding
 

@@ -3,10 +3,12 @@
 import os
 
 # Read by Ray when it is imported. By the second one it leaves 127.0.0.1 as it is; otherwise it replaces that by an
-# address that other machines can reach. The third one keeps it from writing into the user's home.
+# address that other machines can reach. The third one keeps it from writing into the user's home. By the
+# last one workers are not slower than the tests where other work is done, too.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 os.environ["RAY_AUTH_MODE"] = "disabled"
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 
 import contextlib
 import shutil
