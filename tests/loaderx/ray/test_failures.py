@@ -174,6 +174,32 @@ def test_a_consumer_that_keeps_more_than_the_object_store_holds(ray_loader):
         assert digest(kept[step]) == digest(local.batch(step))
 
 
+def test_an_object_store_that_others_fill(ray_loader):
+    """Keep arrays in the store that cannot be written to disk, since this process looks at them."""
+    import ray
+
+    images = np.random.default_rng(1).integers(0, 256, (64, 128, 128, 3), np.uint8)
+    local = lx.DataLoader(
+        {"image": images}, batch_size=64, transforms={"image": [T.ToFloat()]}, output="numpy"
+    )
+    filling = [ray.get(ray.put(np.zeros(18 * MEGABYTE, np.uint8))) for _ in range(10)]
+    with iter(ray_loader(local, workers=2)) as it:
+        for step in range(12):
+            assert digest(next(it)) == digest(local.batch(step))
+    assert len(filling) * 18 * MEGABYTE > 0.85 * STORE
+
+
+def test_actors_that_wait_for_a_cpu_begin_when_a_node_comes(nodes, ray_loader, expected):
+    """Ray's autoscaler starts nodes for them; here the test does."""
+    with iter(ray_loader(make(), workers=6)) as it:
+        ready(it, 4)
+        assert it.stats().workers == 4
+        nodes.add()
+        ready(it, 6)
+        assert taken(it, 20) == expected[:20]
+    nodes.kill(nodes.nodes[-1])
+
+
 def test_a_worker_without_memory_hands_its_pieces_on(ray_loader):
     labels = {"label": np.arange(40)}
     with warnings.catch_warnings():
