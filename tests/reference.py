@@ -17,6 +17,7 @@ from loaderx.kernels.distributions import Draws
 from tests.kernels.jpeg_reference import count_scans as count_scans
 from tests.kernels.jpeg_reference import read_markers as read_markers
 from tests.kernels.jpeg_reference import splice_intervals as splice_intervals
+from tests.kernels.jpeg_restarts_reference import insert_restarts as insert_restarts
 
 WORD = 2**32
 DOUBLE_WORD = 2**64
@@ -1866,3 +1867,32 @@ def snappy(stream):
         for _ in range(length):
             out.append(out[-offset])
     return bytes(out)
+
+
+def snappy_blocks(data, begin, size, least, unpacked, packed):
+    """Write where the blocks of an undamaged Snappy stream begin and end; return their number."""
+    places, position, after = [], 0, 0
+    place, stream = begin, data.tobytes()
+    while place < len(stream):
+        if position >= after:
+            places.append((position, place))
+            after = position + least
+        tag, reach = stream[place], position
+        width = max(0, (tag >> 2) - 59) if tag & 3 == 0 else (0, 1, 2, 4)[tag & 3]
+        number = int.from_bytes(stream[place + 1 : place + 1 + width], "little")
+        place += 1 + width
+        length = (tag >> 2) + 1
+        if tag & 3 == 0:
+            length = number + 1 if width else length
+            place += length
+        elif tag & 3 == 1:
+            length, reach = (tag >> 2 & 7) + 4, position - (number | tag >> 5 << 8)
+        else:
+            reach = position - number
+        alone = [block for block in places if block[0] <= reach]
+        if alone != places:
+            places, after = alone, position
+        position += length
+    places.append((position, place))
+    unpacked[: len(places)], packed[: len(places)] = np.array(places).T
+    return len(places) - 1
