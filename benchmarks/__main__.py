@@ -14,6 +14,7 @@ from typing import Protocol
 from benchmarks import (
     alone,
     catalogue,
+    cluster,
     containers,
     edit_loop,
     gather,
@@ -44,6 +45,7 @@ DETAILS: dict[str, Callable[[bool], Iterable[Measured]]] = {
     "catalogue": catalogue.run,
     "containers": lambda _peers: containers.run(),
     "edit-loop": lambda _peers: edit_loop.run(),
+    "ray": lambda _peers: cluster.run(),
     "records": lambda _peers: records.run(),
     "on_device": on_device.run,
     "sharded": lambda _peers: sharded.run(),

@@ -317,7 +317,7 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
 
     def __iter__(self) -> LoaderIterator[Batch_co]:
         """Return a new iterator from the start of the stream; several may run side by side."""
-        return self._iterator(LoaderIterator(self._builder, self._workers, self._history))
+        return self._registered(self._make_iterator(self._history))
 
     def epoch(self, number: int) -> LoaderIterator[Batch_co]:
         """Return an iterator over epoch `number` of the stream: over the batches that begin in it.
@@ -334,11 +334,18 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
         if not order.reaches((number + 1) * order.rows):
             raise IndexError(f"epoch {number} is beyond the 2**63 samples of a stream.")
         steps = range(order.first_step(number), order.first_step(number + 1))
-        return self._iterator(
-            LoaderIterator(self._builder, self._workers, order=order, steps=steps)
-        )
+        return self._registered(self._make_iterator(order=order, steps=steps))
 
-    def _iterator(self, iterator: LoaderIterator[Batch_co]) -> LoaderIterator[Batch_co]:
+    def _make_iterator(
+        self,
+        history: History | None = None,
+        *,
+        order: Order | None = None,
+        steps: range | None = None,
+    ) -> LoaderIterator[Batch_co]:
+        return LoaderIterator(self._builder, self._workers, history, order=order, steps=steps)
+
+    def _registered(self, iterator: LoaderIterator[Batch_co]) -> LoaderIterator[Batch_co]:
         self._iterators.add(iterator)
         return iterator
 

@@ -1,6 +1,7 @@
 """Batch in progress: filled phase by phase, each phase in parts that several threads fill at once."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,21 @@ DECODED_AT_ONCE = 8
 
 
 class BatchInProgress:
-    """Batch that is being filled, with its rows and its memory."""
+    """Batch that is being filled, with its rows and its memory; with `blocks`, only these blocks of each field."""
 
-    def __init__(self, planner: BatchPlanner, step: int, span: Span) -> None:
+    def __init__(
+        self,
+        planner: BatchPlanner,
+        step: int,
+        span: Span,
+        blocks: Sequence[Ranges] | None = None,
+    ) -> None:
         self.step = step
         self.span = span
         self._planner = planner
-        self._plan = planner.plan(span)
+        self._plan = planner.plan(span, blocks)
         self.phases = planner.phases
-        gather = planner.shuffled_gather
+        gather = planner.shuffled_gather if blocks is None else None
         self._gather = gather if gather is not None and gather.reaches(span) else None
         self._rows: NDArray[np.int64] | None = None
         # Number of rows that were damaged, and replaced by others.
@@ -66,6 +73,9 @@ class BatchInProgress:
     def local(self) -> Ranges:
         """Places of the batch that the arrays of this process hold."""
         return ranges.union(self._plan.blocks[0])
+
+    def cancel(self) -> None:
+        """Do nothing: the parts that threads are filling end soon."""
 
     def parts(self, phase: int) -> int:
         """Return the number of parts of a phase."""

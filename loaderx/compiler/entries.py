@@ -292,7 +292,7 @@ class ChainsBuilder:
         if op.is_python:
             warn(
                 f"{op.name!r} is a plain Python function: it runs once per sample under the GIL, some 100 times "
-                f"slower than compiled code; {op.advice}."
+                f"slower than compiled code; {op.advice}. As it is, loaderx.ray.RayLoader runs it on all cores."
             )
 
     def _add_to_heads(self, op: Any, key: int, entry: Entry) -> None:

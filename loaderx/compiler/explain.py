@@ -65,6 +65,10 @@ def explain(found: Mapping[str, Chain]) -> str:
         text.append(
             f"{name}: the whole chain takes {whole:,.0f} ns/sample in one thread{_state(chain)}"
         )
+    if any(step.transform.is_python for chain in found.values() for step in chain.steps):
+        text.append(
+            "Python code runs under the GIL, on one core at a time; loaderx.ray.RayLoader runs it on all cores."
+        )
     return "\n".join(text)
 
 
