@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from loaderx import cli, transforms, write_array_record
+from loaderx import DataLoader, EncodedFiles, cli, transforms, write_array_record
 from loaderx.commands import stages
 from loaderx.commands.bench import Limit, Report, Stage, advice, lines, readable_seconds
 from loaderx.commands.loaders import find
@@ -454,6 +454,23 @@ def test_only_python_code_that_can_be_compiled_is_told_to_be(named):
 
 def test_every_op_that_is_named_in_the_place_of_another_exists():
     assert [op for op in EQUIVALENTS.values() if not hasattr(transforms, op)] == []
+
+
+def test_boxes_next_to_images_are_measured(tmp_path):
+    """Those of files of any sizes move through the windows of these; other ops are drawn by them."""
+    for row in range(8):
+        Image.fromarray(np.full((30 + row, 40, 3), row, np.uint8)).save(tmp_path / f"{row}.png")
+    boxes = np.tile(np.array([5, 5, 20, 20], np.float32), (8, 2, 1))
+    for images in (EncodedFiles(tmp_path), np.zeros((8, 30, 40, 3), np.uint8)):
+        loader = DataLoader(
+            {"image": images, "boxes": boxes},
+            batch_size=4,
+            transforms={("image", "boxes"): [transforms.Resize(24), transforms.RandomIoUCrop(16)]},
+            output="numpy",
+        )
+        names = [stage.name for stage in measure(loader, 0.05).stages]
+        assert "boxes: RandomIoUCrop" in names
+        assert "boxes: Resize" in names
 
 
 def test_times_have_a_unit_that_people_can_read():

@@ -1,6 +1,5 @@
 """TarDataset reads the samples of WebDataset shards in any order, and refuses what is damaged."""
 
-import io
 import json
 import os
 import pickle
@@ -444,10 +443,9 @@ def test_ten_thousand_damaged_archives_are_refused_or_read_as_tarfile_reads_them
 def test_sizes_of_more_than_33_bits_are_read(tmp_path):
     """A size in base 256, or in a pax header, is of a file that is longer than these tests can write."""
     for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
-        memory = io.BytesIO()
-        with tarfile.open(fileobj=memory, mode="w", format=kind) as archive:
-            archive.addfile(header("0.jpg", 1 << 40))
-        (tmp_path / "x.tar").write_bytes(memory.getvalue())
+        # By hand: from Python 3.13 on, `addfile` wants the bytes, too.
+        content = header("0.jpg", 1 << 40).tobuf(kind) + bytes(tarfile.RECORDSIZE)
+        (tmp_path / "x.tar").write_bytes(content)
         with pytest.raises(DataError, match=r"truncated: '0\.jpg' has 1099511627776 bytes at"):
             TarDataset(tmp_path / "x.tar", {"image": "jpg"})
 
