@@ -59,7 +59,7 @@ def test_batches_are_those_of_a_local_loader(two, name):
 @pytest.fixture(scope="module")
 def shared(nodes):
     """Return a loader with two workers for tests that change nothing of it: to start actors takes seconds."""
-    loader = RayLoader(make(), workers=2)
+    loader = RayLoader(make(), workers=2, cpus_per_worker=0.25)
     yield loader
     loader.close()
 
