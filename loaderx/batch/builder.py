@@ -108,20 +108,16 @@ class BatchBuilder:
         self, step: int, span: Span, blocks: Sequence[Ranges] | None = None
     ) -> BatchInProgress:
         """Begin a batch, or only these blocks of each field, and fill it in this thread."""
-        in_progress = self.begin_blocks(step, span, blocks)
+        in_progress = self.begin(step, span, blocks)
         for phase in range(in_progress.phases):
             for part in range(in_progress.parts(phase)):
                 self.fill(in_progress, phase, part)
         return in_progress
 
-    def begin(self, step: int, span: Span) -> BatchInProgress:
-        """Begin a batch: find its rows and lease its memory."""
-        return self.begin_blocks(step, span, None)
-
-    def begin_blocks(
-        self, step: int, span: Span, blocks: Sequence[Ranges] | None
+    def begin(
+        self, step: int, span: Span, blocks: Sequence[Ranges] | None = None
     ) -> BatchInProgress:
-        """Begin a batch, or only these blocks of each field."""
+        """Begin a batch, or only these blocks of each field: find its rows and lease its memory."""
         try:
             return BatchInProgress(self.planner, step, span, blocks)
         except Exception as error:

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from loaderx.run.iterator import LoaderIterator
 from loaderx.sources import AddressableSource
 from loaderx.sources.row_addresses import addresses_of_rows
 from loaderx.sources.source import specs_of
+from loaderx.stream.ranges import Ranges
 from loaderx.stream.remainder import Span
 
 from .bench import Limit, Report, Stage
@@ -67,10 +68,12 @@ class TimedBuilder(BatchBuilder):
 
     clock: Clock
 
-    def begin(self, step: int, span: Span) -> BatchInProgress:
+    def begin(
+        self, step: int, span: Span, blocks: Sequence[Ranges] | None = None
+    ) -> BatchInProgress:
         began = time.perf_counter()
         try:
-            return super().begin(step, span)
+            return super().begin(step, span, blocks)
         finally:
             self.clock.note("order", began)
 

@@ -132,7 +132,7 @@ class PieceBuilder:
 
     def begin(self, step: int, span: Span) -> BatchInProgress:
         """Begin a piece."""
-        return self._builder.begin_blocks(step, span, self._blocks)
+        return self._builder.begin(step, span, self._blocks)
 
     def fill(self, in_progress: BatchInProgress, phase: int, part: int) -> None:
         """Fill one part of it in one phase."""

@@ -79,11 +79,14 @@ def nodes():
 
 @pytest.fixture
 def ray_loader(nodes):
-    """Return `RayLoader`, whose actors are dismissed at the end of the test."""
+    """Return `RayLoader`, whose actors are dismissed at the end of the test.
+
+    They ask for a quarter of a CPU, so that they need not wait until those of another test have ended.
+    """
     with contextlib.ExitStack() as stack:
 
         def made(*given, **named):
-            loader = RayLoader(*given, **named)
+            loader = RayLoader(*given, **{"cpus_per_worker": 0.25, **named})
             stack.callback(loader.close)
             return loader
 

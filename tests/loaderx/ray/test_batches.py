@@ -56,6 +56,14 @@ def test_batches_are_those_of_a_local_loader(two, name):
     assert two(name) == digests(local, len(local) if local.num_epochs else STEPS)
 
 
+@pytest.fixture(scope="module")
+def shared(nodes):
+    """Return a loader with two workers for tests that change nothing of it: to start actors takes seconds."""
+    loader = RayLoader(make(), workers=2, cpus_per_worker=0.25)
+    yield loader
+    loader.close()
+
+
 @pytest.mark.parametrize("workers", [1, 4])
 def test_the_number_of_workers_does_not_matter(two, ray_loader, workers):
     assert digests(ray_loader(make(), workers=workers), STEPS) == two("chain")
@@ -156,8 +164,8 @@ def test_attributes_steps_and_epochs_are_those_of_the_loader(ray_loader):
     assert repr(loader).startswith("RayLoader(DataLoader(90 rows of {image: ")
 
 
-def test_states_are_interchangeable_with_those_of_local_loaders(ray_loader):
-    local, loader = make(), ray_loader(make(), workers=2)
+def test_states_are_interchangeable_with_those_of_local_loaders(shared):
+    local, loader = make(), shared
     expected = digests(local, 15)
     with iter(local) as first:
         found = [digest(next(first)) for _ in range(4)]
@@ -173,9 +181,9 @@ def test_states_are_interchangeable_with_those_of_local_loaders(ray_loader):
     assert found == expected
 
 
-def test_a_state_set_in_between_continues_there(ray_loader):
+def test_a_state_set_in_between_continues_there(shared):
     expected = digests(make(), 6)
-    with iter(ray_loader(make(), workers=2)) as it:
+    with iter(shared) as it:
         state = it.get_state()
         for _ in range(4):
             next(it)
@@ -183,15 +191,14 @@ def test_a_state_set_in_between_continues_there(ray_loader):
         assert [digest(next(it)) for _ in range(6)] == expected
 
 
-def test_several_iterators_share_the_workers(ray_loader):
-    loader = ray_loader(make(), workers=2)
-    with iter(loader) as one, iter(loader) as other:
+def test_several_iterators_share_the_workers(shared):
+    with iter(shared) as one, iter(shared) as other:
         pairs = [(digest(next(one)), digest(next(other))) for _ in range(5)]
     assert all(a == b for a, b in pairs)
 
 
 def test_a_second_iteration_of_epochs_warns(ray_loader):
-    loader = ray_loader(make("keep"), workers=2)
+    loader = ray_loader(make("plain", num_epochs=1), workers=1)
     list(loader)
     with pytest.warns(UserWarning, match="iterated again"):
         list(loader)
@@ -224,8 +231,8 @@ def test_the_number_of_workers_changes_while_it_iterates(ray_loader, nodes):
     assert loader.workers == 1
 
 
-def test_statistics_name_the_workers_and_the_transport(ray_loader):
-    with iter(ray_loader(make(), workers=2)) as it:
+def test_statistics_name_the_workers_and_the_transport(shared):
+    with iter(shared) as it:
         batches = 0
         while it.stats().workers < 2 or batches < 8:
             batch, batches = next(it), batches + 1
@@ -239,9 +246,8 @@ def test_statistics_name_the_workers_and_the_transport(ray_loader):
     assert isinstance(stats.advice, str)
 
 
-def test_iterators_close_at_once(ray_loader):
-    loader = ray_loader(make("python", transforms={"image": [loaders.negative]}), workers=1)
-    it = iter(loader)
+def test_iterators_close(shared):
+    it = iter(shared)
     next(it)
     it.close()
     with pytest.raises(lx.ClosedError):

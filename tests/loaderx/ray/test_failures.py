@@ -23,7 +23,8 @@ from tests.loaderx.ray.conftest import MEGABYTE, STORE
 from tests.loaderx.ray.loaders import digest, make
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(240)
+# Ray starts processes by a fork where a node is added or a worker has died, and JAX warns of any fork.
+pytestmark = [pytest.mark.timeout(240), pytest.mark.filterwarnings(r"ignore:os.fork\(\)")]
 STEPS = 500
 HERE = "what they do not build is built in this process"
 
@@ -191,7 +192,10 @@ def test_an_object_store_that_others_fill(ray_loader):
 
 def test_actors_that_wait_for_a_cpu_begin_when_a_node_comes(nodes, ray_loader, expected):
     """Ray's autoscaler starts nodes for them; here the test does."""
-    with iter(ray_loader(make(), workers=6)) as it:
+    import ray
+
+    wait_until(lambda: ray.available_resources().get("CPU") == 4)
+    with iter(ray_loader(make(), workers=6, cpus_per_worker=1)) as it:
         ready(it, 4)
         assert it.stats().workers == 4
         nodes.add()
