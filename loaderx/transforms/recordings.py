@@ -39,7 +39,7 @@ class _Recorded(SignalTransform):
         if str(array.dtype) not in DTYPES or not array.flags.c_contiguous:
             raise ArgumentError(
                 f"`{name}` must be a C-contiguous array of {', '.join(DTYPES)}, not {array.dtype}{list(array.shape)}"
-                f"{'' if array.flags.c_contiguous else ', which is strided'}."
+                f"{'.' if array.flags.c_contiguous else f', which is strided: copy it by np.ascontiguousarray({name}).'}"
             )
         super().__init__(**parameters)
 
