@@ -14,6 +14,8 @@ from typing import Protocol
 from benchmarks import (
     alone,
     catalogue,
+    cluster,
+    containers,
     edit_loop,
     gather,
     kernels,
@@ -41,7 +43,9 @@ DETAILS: dict[str, Callable[[bool], Iterable[Measured]]] = {
     "kernels": lambda _peers: kernels.run(),
     "overhead": lambda _peers: overhead.run(),
     "catalogue": catalogue.run,
+    "containers": lambda _peers: containers.run(),
     "edit-loop": lambda _peers: edit_loop.run(),
+    "ray": lambda _peers: cluster.run(),
     "records": lambda _peers: records.run(),
     "on_device": on_device.run,
     "sharded": lambda _peers: sharded.run(),

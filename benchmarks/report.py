@@ -186,14 +186,14 @@ def full(results: Results) -> str:
     return "\n".join(lines)
 
 
-def write_between(markdown: str, file: Path) -> None:
+def write_between(markdown: str, file: Path, begin: str = BEGIN, end: str = END) -> None:
     """Replace the text of a file between the markers."""
     text = file.read_text()
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise ValueError(f"{file} must hold {BEGIN} and {END} once each.")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    file.write_text(f"{before}{BEGIN}\n{markdown}\n{END}{after}")
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"{file} must hold {begin} and {end} once each.")
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    file.write_text(f"{before}{begin}\n{markdown}\n{end}{after}")
 
 
 def write_report(results: Results) -> None:

@@ -12,8 +12,9 @@ from .compilation import jitable, kernel
 from .resizing import BICUBIC, LANCZOS, compose_filter, filter_share, reached
 from .windows import compose, compose_nearest
 
-# Kinds of windows, and the words of their entries: (what, border, filter, whether it is antialiased).
-MOVED, NEAREST, FILTERED = 0, 1, 2
+# Kinds of windows, and the words of their entries: (what, border, filter, whether it is antialiased). The result of the
+# last two is the left upper part of a frame, and the drawn numbers have its size in place of whether they are flipped.
+MOVED, NEAREST, FILTERED, NEAREST_PART, FILTERED_PART = 0, 1, 2, 3, 4
 
 
 @kernel
@@ -70,24 +71,31 @@ def compose_axis(
         start, extent = windows[k, 3 * axis], windows[k, 3 * axis + 1]
         flipped = windows[k, 3 * axis + 2] != 0
         result = results[k, axis]
+        scaled = result
+        if steps[k, 0] >= NEAREST_PART:
+            scaled, flipped = windows[k, 3 * axis + 2], False
         before, after = tables[current, :length], tables[1 - current, :result]
         if steps[k, 0] == MOVED:
             compose(before, start, extent, flipped, steps[k, 1], after)
-        elif steps[k, 0] == NEAREST:
-            compose_nearest(before, start, extent, flipped, after)
+        elif steps[k, 0] == NEAREST or steps[k, 0] == NEAREST_PART:
+            compose_nearest(before, start, extent, flipped, after[:scaled])
         else:
             filtered = True
+            room = scaled * (places.shape[0] // counts.shape[0])
             if factor > 1:
                 reduced = (size + factor - 1) // factor
                 compose_reduced_filter(
-                    reduced, factor, start, extent, flipped, steps[k, 2], shares, places, counts
-                )
+                    reduced, factor, start, extent, flipped, steps[k, 2], shares[:room], places[:room], counts[:scaled]
+                )  # fmt: skip
             else:
                 compose_filter(
-                    before, start, extent, flipped, steps[k, 2], steps[k, 3] != 0, shares, places, counts
+                    before, start, extent, flipped, steps[k, 2], steps[k, 3] != 0, shares[:room], places[:room],
+                    counts[:scaled],
                 )  # fmt: skip
-            for i in range(result):
+            for i in range(scaled):
                 after[i] = i
+        for i in range(scaled, result):
+            after[i] = -1
         current, length = 1 - current, result
     first, stop = 0, 0
     if filtered:

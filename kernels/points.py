@@ -14,6 +14,8 @@ from .compilation import jitable, kernel
 
 # Formats of boxes: (left, top, right, bottom), (left, top, width, height), (centre across, down, width, height).
 XYXY, XYWH, CXCYWH = 0, 1, 2
+# The format of keypoints in `open_points`.
+KEYPOINTS = -1
 # The largest rounding error of float32 in the visible share of a small box in a large image.
 ROUNDING = 1e-4
 # The number of points along each side of a box that are moved if its sides become curves, and of all points.
@@ -47,6 +49,32 @@ def open_boxes(x: Any, form: Any, across: Any, down: Any, out: Any) -> None:
         out[k, 2], out[k, 3] = np.float32(right), np.float32(bottom)
         if out[k, 2] > out[k, 0] and out[k, 3] > out[k, 1]:
             out[k, 4] = np.float32(1.0)
+
+
+@kernel
+def open_keypoints(x: Any, out: Any) -> None:
+    """Add a number to each keypoint that says whether it is valid, which finite numbers are."""
+    for k in range(x.shape[0]):
+        valid = True
+        for c in range(2):
+            out[k, c] = x[k, c]
+            valid = valid and np.isfinite(x[k, c])
+        out[k, 2] = np.float32(1.0 if valid else 0.0)
+
+
+@kernel
+def open_points(x: Any, form: Any, normalized: Any, sizes: Any, out: Any) -> None:
+    """Convert the boxes or keypoints of each of several images to the form that ops use.
+
+    Row k of `sizes` begins with the height and the width of image k, in fractions of which normalised boxes are given.
+    """
+    for k in range(x.shape[0]):
+        if form == KEYPOINTS:
+            open_keypoints(x[k], out[k])
+        elif normalized:
+            open_boxes(x[k], form, np.float64(sizes[k, 1]), np.float64(sizes[k, 0]), out[k])
+        else:
+            open_boxes(x[k], form, 1.0, 1.0, out[k])
 
 
 @jitable
@@ -226,6 +254,23 @@ def follow_window(x: Any, window: Any, height: Any, width: Any) -> None:
     """Map points through a drawn window: (top, height, flipped, left, width, flipped)."""
     top, tall, upside, left, wide, mirrored = window
     window_points(x, top, tall, upside != 0, left, wide, mirrored != 0, height, width)
+
+
+@kernel
+def follow_windows(x: Any, windows: Any, sizes: Any, parts: Any) -> None:
+    """Map the points of each of several images through the window that was drawn for it.
+
+    Row k of `sizes` ends with the height and the width that the window makes of image k. If the results are `parts` of
+    frames, the drawn numbers have their height and width in place of whether they are flipped.
+    """
+    for k in range(x.shape[0]):
+        top, tall, upside = windows[k, 0], windows[k, 1], windows[k, 2]
+        left, wide, mirrored = windows[k, 3], windows[k, 4], windows[k, 5]
+        if parts:
+            window_points(x[k], top, tall, False, left, wide, False, upside, mirrored)
+        else:
+            height, width = sizes[k, 2], sizes[k, 3]
+            window_points(x[k], top, tall, upside != 0, left, wide, mirrored != 0, height, width)
 
 
 @jitable

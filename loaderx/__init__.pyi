@@ -9,6 +9,7 @@ from .errors import DataError as DataError
 from .errors import LoaderxError as LoaderxError
 from .errors import StateError as StateError
 from .errors import TransformError as TransformError
+from .errors import WorkerError as WorkerError
 from .loader import DataLoader as DataLoader
 from .on_device.loader import DeviceLoader as DeviceLoader
 from .sources import Dataset as Dataset

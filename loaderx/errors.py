@@ -5,7 +5,8 @@ LoaderxError
 ├── DataError       (ValueError)    a file or a row is damaged or has an unexpected form
 ├── TransformError  (ValueError)    a transform cannot be compiled, or does not fit its input
 ├── StateError      (ValueError)    a saved state belongs to another stream
-└── ClosedError     (RuntimeError)  the iterator is closed
+├── ClosedError     (RuntimeError)  the iterator is closed
+└── WorkerError     (RuntimeError)  the workers of a cluster would build other batches
 
 Missing files raise FileNotFoundError, wrong types TypeError, rows beyond the end IndexError, as everywhere in Python.
 Exceptions of a user's own transform or source arrive as they are, with a note that names the step and the rows.
@@ -34,6 +35,10 @@ class StateError(LoaderxError, ValueError):
 
 class ClosedError(LoaderxError, RuntimeError):
     """Error of an iterator that is closed."""
+
+
+class WorkerError(LoaderxError, RuntimeError):
+    """Error of the workers of a cluster, which would build other batches than this process."""
 
 
 def annotate(error: BaseException, where: str, what: str) -> None:

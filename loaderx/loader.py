@@ -25,6 +25,7 @@ from .compiler.chain import Chain
 from .compiler.entries import chains, needs_window
 from .compiler.explain import explain
 from .compiler.head import Head
+from .compiler.points_head import PointsHead
 from .display.reprs import ReprFromArguments
 from .errors import ArgumentError, DataError
 from .output import HandOff, Output, hand_off_to
@@ -316,7 +317,7 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
 
     def __iter__(self) -> LoaderIterator[Batch_co]:
         """Return a new iterator from the start of the stream; several may run side by side."""
-        return self._iterator(LoaderIterator(self._builder, self._workers, self._history))
+        return self._registered(self._make_iterator(self._history))
 
     def epoch(self, number: int) -> LoaderIterator[Batch_co]:
         """Return an iterator over epoch `number` of the stream: over the batches that begin in it.
@@ -333,11 +334,18 @@ class DataLoader(ReprFromArguments, Generic[Batch_co]):
         if not order.reaches((number + 1) * order.rows):
             raise IndexError(f"epoch {number} is beyond the 2**63 samples of a stream.")
         steps = range(order.first_step(number), order.first_step(number + 1))
-        return self._iterator(
-            LoaderIterator(self._builder, self._workers, order=order, steps=steps)
-        )
+        return self._registered(self._make_iterator(order=order, steps=steps))
 
-    def _iterator(self, iterator: LoaderIterator[Batch_co]) -> LoaderIterator[Batch_co]:
+    def _make_iterator(
+        self,
+        history: History | None = None,
+        *,
+        order: Order | None = None,
+        steps: range | None = None,
+    ) -> LoaderIterator[Batch_co]:
+        return LoaderIterator(self._builder, self._workers, history, order=order, steps=steps)
+
+    def _registered(self, iterator: LoaderIterator[Batch_co]) -> LoaderIterator[Batch_co]:
         self._iterators.add(iterator)
         return iterator
 
@@ -548,11 +556,18 @@ def _together(
     fields = tuple(field for group in groups for field in group.fields)
     columns = tuple(origins[field.origin] for field in fields)
     heads: dict[int, list[Head]] = {}
+    points: dict[int, dict[PointsHead, None]] = {}
     for field, column in zip(fields, columns, strict=True):
-        if field.chain is not None and field.chain.head is not None:
-            heads.setdefault(column, []).append(field.chain.head)
+        head = None if field.chain is None else field.chain.head
+        if isinstance(head, PointsHead):
+            # Views may share one.
+            points.setdefault(column, {})[head] = None
+        elif head is not None:
+            heads.setdefault(column, []).append(head)
     source = FieldsSource(named)
-    return Group(source, fields, columns, EncodedReader(source, heads, origins, replacement))
+    followers = {column: list(own) for column, own in points.items()}
+    reader = EncodedReader(source, heads, followers, origins, replacement)
+    return Group(source, fields, columns, reader)
 
 
 def _structure(given: RowSpec, groups: list[Group]) -> RowSpec:

@@ -55,7 +55,7 @@ FORKING = "LOADERX_TESTS_FORKING"
 CASES = "LOADERX_TESTS_CASES"
 # Tests of these folders share processes that take long to start, or functions that ops call and that every process
 # compiles for itself, a third of what compiling ops takes: one worker runs all of a folder.
-TOGETHER = ("tests/distributed/", "tests/loaderx/transforms/")
+TOGETHER = ("tests/distributed/", "tests/loaderx/ray/", "tests/loaderx/transforms/")
 # Long single tests come first: begun as the last, they would leave the other workers without work.
 FIRST = (*TOGETHER, "tests/test_plain_python.py", "tests/examples/", "tests/docs/test_code.py")
 

@@ -17,6 +17,7 @@ from loaderx.kernels.distributions import Draws
 from tests.kernels.jpeg_reference import count_scans as count_scans
 from tests.kernels.jpeg_reference import read_markers as read_markers
 from tests.kernels.jpeg_reference import splice_intervals as splice_intervals
+from tests.kernels.jpeg_restarts_reference import insert_restarts as insert_restarts
 
 WORD = 2**32
 DOUBLE_WORD = 2**64
@@ -1250,6 +1251,25 @@ def open_boxes(x, form, across, down, out):
     out[:] = np.column_stack([boxes, valid, np.ones(len(x)), x[:, 4:]])
 
 
+def open_points(x, form, normalized, sizes, out):
+    """Convert the boxes or keypoints of each image, in fractions of its size if they are normalised."""
+    for own, size, into in zip(x, sizes, out, strict=True):
+        if form == points.KEYPOINTS:
+            into[:] = np.column_stack([own, np.isfinite(own).all(axis=1)])
+        else:
+            open_boxes(own, form, *((size[1], size[0]) if normalized else (1, 1)), into)
+
+
+def follow_windows(x, windows, sizes, parts):
+    """Map the points of each image through its own window."""
+    for own, window, size in zip(x, windows, sizes, strict=True):
+        if parts:
+            top, tall, height, left, wide, width = window
+            window_points(own, top, tall, False, left, wide, False, height, width)
+        else:
+            window_points(own, *window, *size[2:])
+
+
 def valid_boxes(x, least_area, least_visible, out):
     sides = x[:, 2:4].astype(np.float64) - x[:, :2]
     out[:] = (x[:, 4] > 0) & (sides.prod(axis=1) >= least_area)
@@ -1889,3 +1909,32 @@ def snappy(stream):
         for _ in range(length):
             out.append(out[-offset])
     return bytes(out)
+
+
+def snappy_blocks(data, begin, size, least, unpacked, packed):
+    """Write where the blocks of an undamaged Snappy stream begin and end; return their number."""
+    places, position, after = [], 0, 0
+    place, stream = begin, data.tobytes()
+    while place < len(stream):
+        if position >= after:
+            places.append((position, place))
+            after = position + least
+        tag, reach = stream[place], position
+        width = max(0, (tag >> 2) - 59) if tag & 3 == 0 else (0, 1, 2, 4)[tag & 3]
+        number = int.from_bytes(stream[place + 1 : place + 1 + width], "little")
+        place += 1 + width
+        length = (tag >> 2) + 1
+        if tag & 3 == 0:
+            length = number + 1 if width else length
+            place += length
+        elif tag & 3 == 1:
+            length, reach = (tag >> 2 & 7) + 4, position - (number | tag >> 5 << 8)
+        else:
+            reach = position - number
+        alone = [block for block in places if block[0] <= reach]
+        if alone != places:
+            places, after = alone, position
+        position += length
+    places.append((position, place))
+    unpacked[: len(places)], packed[: len(places)] = np.array(places).T
+    return len(places) - 1

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 from loaderx.buffers import Pool
 from loaderx.errors import annotate
 from loaderx.output import HandOff
-from loaderx.output.base import Hooked
+from loaderx.output.base import Blocks, Hooked
 from loaderx.output.numpy import NumpyHandOff
 from loaderx.sources.encoded.decoding import decoder_description
 from loaderx.sources.source import RowSpec, assemble
 from loaderx.spec import Spec
 from loaderx.stream.order import Order
+from loaderx.stream.ranges import Ranges, common
 from loaderx.stream.remainder import Span
 
 from .in_progress import BatchInProgress
 from .planner import BatchPlanner
+from .scheduler import Scheduler
 
 MASK = "mask"
 MASK_SPEC = Spec((), np.bool_)
@@ -46,6 +48,11 @@ class BatchBuilder:
     def order(self) -> Order:
         """Order of the stream."""
         return self.planner.order
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """Scheduler of the batches."""
+        return self.planner.scheduler
 
     @functools.cached_property
     def description(self) -> str:
@@ -95,16 +102,28 @@ class BatchBuilder:
 
     def build(self, step: int, span: Span) -> Any:
         """Build a batch in this thread and return it."""
-        in_progress = self.begin(step, span)
+        return self.finish(self.filled(step, span))
+
+    def filled(
+        self, step: int, span: Span, blocks: Sequence[Ranges] | None = None
+    ) -> BatchInProgress:
+        """Begin a batch, or only these blocks of each field, and fill it in this thread."""
+        in_progress = self.begin_blocks(step, span, blocks)
         for phase in range(in_progress.phases):
             for part in range(in_progress.parts(phase)):
                 self.fill(in_progress, phase, part)
-        return self.finish(in_progress)
+        return in_progress
 
     def begin(self, step: int, span: Span) -> BatchInProgress:
         """Begin a batch: find its rows and lease its memory."""
+        return self.begin_blocks(step, span, None)
+
+    def begin_blocks(
+        self, step: int, span: Span, blocks: Sequence[Ranges] | None
+    ) -> BatchInProgress:
+        """Begin a batch, or only these blocks of each field."""
         try:
-            return BatchInProgress(self.planner, step, span)
+            return BatchInProgress(self.planner, step, span, blocks)
         except Exception as error:
             _annotate_step(error, step, None)
             raise
@@ -120,23 +139,41 @@ class BatchBuilder:
     def finish(self, in_progress: BatchInProgress) -> Any:
         """Finish a batch: mask, hook and hand-off."""
         try:
-            return self._finish(in_progress)
+            if self.hook is None:
+                return self.deliver(in_progress.span, in_progress.arrays)
+            return self.hand_off.deliver_hooked(*self._hooked(in_progress))
         except Exception as error:
             _annotate_step(error, in_progress.step, in_progress.rows)
             raise
 
-    def _finish(self, in_progress: BatchInProgress) -> Any:
-        span = in_progress.span
-        arrays = list(in_progress.arrays)
+    def deliver(self, span: Span, arrays: Sequence[Blocks]) -> Any:
+        """Hand off the arrays of a batch, which no hook gets, with its mask."""
         if self.mask_pool is not None:
             blocks = self.hand_off.blocks(MASK, MASK_SPEC, span.size)
+            arrays = [*arrays, [self._mask(span, start, stop) for start, stop in blocks]]
+        delivered = self.hand_off.deliver(self._specs, arrays, span.size)
+        return assemble(self.structure, delivered)
+
+    def call_hook(self, in_progress: BatchInProgress) -> Any:
+        """Return what the hook returns for a batch, or for some places of it."""
+        try:
+            return self._hooked(in_progress)[0]
+        except Exception as error:
+            _annotate_step(error, in_progress.step, in_progress.rows)
+            raise
+
+    def _hooked(self, in_progress: BatchInProgress) -> tuple[Any, Hooked]:
+        """Call the hook; return its batch, with the facts that the hand-off needs."""
+        assert self.hook is not None
+        span, local = in_progress.span, in_progress.local
+        arrays = list(in_progress.arrays)
+        if self.mask_pool is not None:
+            # The hook gets the same places of all fields.
+            blocks = common(self.hand_off.blocks(MASK, MASK_SPEC, span.size), local)
             arrays.append([self._mask(span, start, stop) for start, stop in blocks])
-        if self.hook is None:
-            delivered = self.hand_off.deliver(self._specs, arrays, span.size)
-            return assemble(self.structure, delivered)
         whole = [blocks[0] if len(blocks) == 1 else np.concatenate(blocks) for blocks in arrays]
         batch = self.hook(assemble(self.structure, whole))
-        return self.hand_off.deliver_hooked(batch, Hooked(whole, in_progress.local, span.size))
+        return batch, Hooked(whole, local, span.size)
 
     def _mask(self, span: Span, start: int, stop: int) -> NDArray[np.bool_]:
         """Return the mask of places of a batch: False for padding."""

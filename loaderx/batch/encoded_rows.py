@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.compiler.head import Head
+from loaderx.compiler.points_head import PointsHead
 from loaderx.errors import DataError
 from loaderx.kernels.keys import derive_key
 from loaderx.kernels.random import REPLACEMENT
@@ -51,17 +52,19 @@ class Replacement:
 class EncodedReader:
     """Reader of a source some of whose columns are encoded images.
 
-    `heads` are the heads of a column, one for each field that is made from it, and `origins` the names of the columns.
+    `heads` are the heads of a column, one for each field that is made from it, `points` those of columns of boxes and
+    keypoints, and `origins` the names of the columns.
     """
 
     def __init__(
         self,
         source: Source,
         heads: Mapping[int, Sequence[Head]],
+        points: Mapping[int, Sequence[PointsHead]],
         origins: Mapping[str, int],
         replacement: Replacement | None,
     ) -> None:
-        self._source, self._heads, self._origins = source, heads, origins
+        self._source, self._heads, self._points, self._origins = source, heads, points, origins
         self._replacement = replacement
 
     def read(
@@ -69,11 +72,12 @@ class EncodedReader:
         rows: NDArray[np.int64],
         positions: NDArray[np.int64],
         columns: Sequence[Array | None],
-        samples: Mapping[Head, Array],
+        samples: Mapping[Head | PointsHead, Array],
     ) -> NDArray[np.int64]:
-        """Read rows: encoded images into the `samples` of their heads, others into `columns`; return the rows read.
+        """Read rows: encoded images and what moves with them into the `samples` of their heads, others into `columns`.
 
-        They are the given ones, unless damaged rows are replaced.
+        Return the rows that were read: the given ones, unless damaged rows are replaced. Points that follow images are
+        read into `columns`, too.
         """
         try:
             self._read(rows, positions, columns, samples)
@@ -94,7 +98,7 @@ class EncodedReader:
         row: int,
         positions: NDArray[np.int64],
         columns: Sequence[Array | None],
-        samples: Mapping[Head, Array],
+        samples: Mapping[Head | PointsHead, Array],
     ) -> int:
         """Read a row, or one in its place; return which."""
         assert self._replacement is not None
@@ -118,7 +122,7 @@ class EncodedReader:
         rows: NDArray[np.int64],
         positions: NDArray[np.int64],
         columns: Sequence[Array | None],
-        samples: Mapping[Head, Array],
+        samples: Mapping[Head | PointsHead, Array],
     ) -> None:
         read = [np.empty(len(rows), np.object_) if out is None else out for out in columns]
         self._source.read(rows, read)
@@ -134,6 +138,12 @@ class EncodedReader:
         for number, heads in self._heads.items():
             for head in heads:
                 head.run(images[number], headers[number], positions, samples[head])
+        for number, followers in self._points.items():
+            for follower in followers:
+                lead = self._origins[follower.alongside]
+                follower.run(
+                    read[number], images[lead], headers[lead], positions, samples[follower]
+                )
 
 
 def _check_sizes(

@@ -1,12 +1,14 @@
 """Batch in progress: filled phase by phase, each phase in parts that several threads fill at once."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loaderx.compiler.head import Head
+from loaderx.compiler.points_head import PointsHead
 from loaderx.sources import AddressableSource
 from loaderx.sources.row_addresses import RowAddresses, addresses_of_rows
 from loaderx.sources.source import narrow_into, specs_of
@@ -22,15 +24,21 @@ DECODED_AT_ONCE = 8
 
 
 class BatchInProgress:
-    """Batch that is being filled, with its rows and its memory."""
+    """Batch that is being filled, with its rows and its memory; with `blocks`, only these blocks of each field."""
 
-    def __init__(self, planner: BatchPlanner, step: int, span: Span) -> None:
+    def __init__(
+        self,
+        planner: BatchPlanner,
+        step: int,
+        span: Span,
+        blocks: Sequence[Ranges] | None = None,
+    ) -> None:
         self.step = step
         self.span = span
         self._planner = planner
-        self._plan = planner.plan(span)
+        self._plan = planner.plan(span, blocks)
         self.phases = planner.phases
-        gather = planner.shuffled_gather
+        gather = planner.shuffled_gather if blocks is None else None
         self._gather = gather if gather is not None and gather.reaches(span) else None
         self._rows: NDArray[np.int64] | None = None
         # Number of rows that were damaged, and replaced by others.
@@ -65,6 +73,9 @@ class BatchInProgress:
     def local(self) -> Ranges:
         """Places of the batch that the arrays of this process hold."""
         return ranges.union(self._plan.blocks[0])
+
+    def cancel(self) -> None:
+        """Do nothing: the parts that threads are filling end soon."""
 
     def parts(self, phase: int) -> int:
         """Return the number of parts of a phase."""
@@ -142,8 +153,12 @@ class BatchInProgress:
         stop: int,
         targets: dict[int, NDArray[Any]],
         samples: NDArray[Any],
+        boxes: NDArray[Any] | None = None,
     ) -> None:
-        """Run the first phase of one field of a source, with what other columns of it say of its samples."""
+        """Run the first phase of one field of a source, with what other columns of it say of its samples.
+
+        `boxes` are those next to its samples, if they are not as in their column.
+        """
         group, first = self._planner.groups[number], self._planner.firsts[number]
         chain = group.fields[offset].chain
         assert chain is not None
@@ -152,7 +167,9 @@ class BatchInProgress:
         if chain.length in origins:
             lengths = targets[group.columns[origins.index(chain.length)]]
             located.lengths = lengths.astype(np.int64)
-        if chain.boxes in origins:
+        if boxes is not None:
+            located.boxes = boxes
+        elif chain.boxes in origins:
             located.boxes = targets[group.columns[origins.index(chain.boxes)]]
         self._run(first + offset, 0, start, stop, located, samples)
 
@@ -161,13 +178,14 @@ class BatchInProgress:
         group, first = self._planner.groups[number], self._planner.firsts[number]
         own = self._numbers(start, stop)
         targets: dict[int, NDArray[Any]] = {}
-        samples: dict[Head, NDArray[Any]] = {}
+        samples: dict[Head | PointsHead, NDArray[Any]] = {}
         # Several fields may be made from one column, and one of them may be the column itself.
         for offset, (field, column) in enumerate(zip(group.fields, group.columns, strict=True)):
             if field.chain is not None and field.chain.head is not None:
                 spec = field.chain.input
                 samples[field.chain.head] = np.empty((stop - start, *spec.shape), spec.dtype)
-                continue
+                if isinstance(field.chain.head, Head):
+                    continue
             target = None if field.chain is not None else self._block(first + offset, start, stop)
             if target is None and column not in targets:
                 spec = field.raw if field.chain is not None else field.spec
@@ -182,10 +200,11 @@ class BatchInProgress:
         self.rows[own] = found
         for offset, (field, column) in enumerate(zip(group.fields, group.columns, strict=True)):
             if field.chain is not None:
-                head = field.chain.head
+                head, boxes_head = field.chain.head, field.chain.boxes_head
                 self._run_column(
                     *(number, offset, start, stop, targets),
                     targets[column] if head is None else samples[head],
+                    None if boxes_head is None else samples[boxes_head],
                 )
 
     def _run(
@@ -212,7 +231,8 @@ class BatchInProgress:
         if chain.length is not None and located.lengths is None:
             lengths = self._planner.values_of(chain.length, self.rows[own])
             located.lengths = lengths.astype(np.int64)
-        if chain.boxes is not None and located.boxes is None:
+        # Of encoded images, only the first phase reads boxes.
+        if chain.boxes is not None and chain.boxes_head is None and located.boxes is None:
             located.boxes = self._planner.values_of(chain.boxes, self.rows[own])
         masks = None
         field_of_masks = self._planner.masks.get((number, phase))

@@ -128,7 +128,7 @@ class BatchPlanner:
         self._plans: dict[int, Plan] = {}
 
         size = order.batch_size
-        own = [self._blocks(field, size) for field in self.fields]
+        own = self.blocks(size)
         workload = Workload(
             rows=max(ranges.count(ranges.union(blocks)) for blocks in own),
             row_bytes=sum(max(field.spec.nbytes, field.raw.nbytes) for field in self.fields),
@@ -170,15 +170,27 @@ class BatchPlanner:
 
     def check_size(self, size: int) -> None:
         """Raise if a batch of `size` cannot be divided over the devices."""
-        for field in self.fields:
-            self._blocks(field, size)
+        self.blocks(size)
 
-    def plan(self, span: Span) -> Plan:
-        """Return the plan of a batch."""
+    def blocks(self, size: int) -> list[Ranges]:
+        """Return for each field the ranges of a batch of `size` that are one array each in this process."""
+        return [self._blocks(field, size) for field in self.fields]
+
+    def nbytes(self, blocks: Sequence[Ranges]) -> int:
+        """Return the bytes of the host arrays of blocks."""
+        return sum(
+            ranges.count(own) * field.spec.nbytes
+            for field, own in zip(self.fields, blocks, strict=True)
+        )
+
+    def plan(self, span: Span, blocks: Sequence[Ranges] | None = None) -> Plan:
+        """Return the plan of a batch; with `blocks`, of only these blocks of each field."""
+        if blocks is not None:
+            return self._make_plan(span, list(blocks))
         known = self._plans.get(span.size)
         if known is not None:
             return known
-        plan = self._make_plan(span)
+        plan = self._make_plan(span, self.blocks(span.size))
         # Mixing has other partners in every batch. The plan does not depend on them if this process fills all places.
         if all(
             field.phases == 1 or ranges.union(own) == ((0, span.size),)
@@ -187,9 +199,8 @@ class BatchPlanner:
             self._plans[span.size] = plan
         return plan
 
-    def _make_plan(self, span: Span) -> Plan:
+    def _make_plan(self, span: Span, blocks: list[Ranges]) -> Plan:
         size = span.size
-        blocks = [self._blocks(field, size) for field in self.fields]
         # field -> phase -> the places that must be ready after it
         needed: list[list[Ranges]] = [
             [()] * (field.phases - 1) + [ranges.union(own)]
@@ -226,9 +237,5 @@ class BatchPlanner:
                     part += ((number, place_range) for place_range in share)
             phases.append(parts)
         read = ranges.union(r for places in needed for r in places[0])
-        nbytes = sum(
-            ranges.count(own) * field.spec.nbytes
-            for field, own in zip(self.fields, blocks, strict=True)
-        )
         chosen = None if read == ((0, size),) else ranges.places(read)
-        return Plan(blocks, chosen, phases, nbytes)
+        return Plan(blocks, chosen, phases, self.nbytes(blocks))

@@ -16,6 +16,7 @@ from loaderx.batch.in_progress import BatchInProgress
 from loaderx.batch.planner import Group
 from loaderx.compiler.chain import Chain
 from loaderx.compiler.head import Head
+from loaderx.compiler.points_head import PointsHead
 from loaderx.display.html import ops_of
 from loaderx.loader import DataLoader
 from loaderx.process.cores import cores
@@ -217,11 +218,20 @@ def _each_on_its_own(loader: DataLoader) -> list[Stage]:
             # Views read the rows of one field once each.
             before = fetching[known]
             fetching[known] = dataclasses.replace(before, seconds=before.seconds + seconds)
+        origins = {
+            each.origin: column for each, column in zip(group.fields, group.columns, strict=True)
+        }
         for each, column in zip(group.fields, group.columns, strict=True):
             if each.chain is not None:
                 samples = columns[column]
-                if each.chain.head is not None:
-                    stage, samples = _decode(each.name, each.chain.head, samples)
+                head = each.chain.head
+                if isinstance(head, PointsHead):
+                    stage, samples = _move(
+                        each.name, head, samples, columns[origins[head.alongside]]
+                    )
+                    working.append(stage)
+                elif head is not None:
+                    stage, samples = _decode(each.name, head, samples)
                     working.append(stage)
                 working += _ops(each.name, each.chain, samples)
     return fetching + working
@@ -254,17 +264,39 @@ def _decode(name: str, head: Head, images: NDArray[Any]) -> tuple[Stage, NDArray
     out = np.zeros((len(listed), *head.output.shape), head.output.dtype)
     headers = [image.header() for image in listed]
     positions = np.arange(len(listed), dtype=np.int64)
+    seconds = _best(lambda: head.run(listed, headers, positions, out)) / len(listed)
+    hint = "of files that `loaderx convert --jpeg` writes only the rows of a window are decoded"
+    return Stage("op", f"{name}: decode, {_windows(head)}", "decoder", seconds, "decode", hint), out
+
+
+def _move(
+    name: str, head: PointsHead, points: NDArray[Any], images: NDArray[Any]
+) -> tuple[Stage, NDArray[Any]]:
+    """Return the windows that points next to encoded images move through, and the samples."""
+    listed = images.tolist()
+    out = np.zeros((len(listed), *head.output.shape), head.output.dtype)
+    headers = [image.header() for image in listed]
+    positions = np.arange(len(listed), dtype=np.int64)
+    seconds = _best(lambda: head.run(points, listed, headers, positions, out)) / len(listed)
+    windows = _windows(head)
+    return Stage("op", f"{name}: {windows}", "compiled", seconds, windows), out
+
+
+def _windows(head: Head | PointsHead) -> str:
+    return ", ".join(dict.fromkeys(step.transform.name for step in head.steps))
+
+
+def _best(run: Callable[[], None]) -> float:
+    """Return the seconds of the fastest of a few runs."""
     best = float("inf")
     began = time.perf_counter()
     for _ in range(REPEATS):
         start = time.perf_counter()
-        head.run(listed, headers, positions, out)
+        run()
         best = min(best, time.perf_counter() - start)
         if time.perf_counter() - began > MAX_STAGE_SECONDS:
             break
-    ops = ", ".join(dict.fromkeys(step.transform.name for step in head.steps))
-    hint = "of files that `loaderx convert --jpeg` writes only the rows of a window are decoded"
-    return Stage("op", f"{name}: decode, {ops}", "decoder", best / len(listed), "decode", hint), out
+    return best
 
 
 def _ops(name: str, chain: Chain, samples: NDArray[Any]) -> list[Stage]:
@@ -274,6 +306,7 @@ def _ops(name: str, chain: Chain, samples: NDArray[Any]) -> list[Stage]:
     spec = chain.input
     for step in chain.steps:
         alone = Chain(spec, samples[0].copy)
+        alone.boxes, alone.first_boxes = chain.boxes, chain.first_boxes
         alone.add(step)
         alone.compile()
         spec = alone.output
@@ -303,7 +336,7 @@ def _run(chain: Chain, samples: NDArray[Any]) -> tuple[float, NDArray[Any]]:
             out = np.empty((count, *current.output.shape), current.output.dtype)
             # Touch the memory first: the memory of batches was used before, too.
             out[...] = 0
-            located = addresses_of_rows(rows)
+            located = addresses_of_rows(rows, boxes=chain.boxes_of_first(count))
             masks = chain.first_masks(phase, count)
             start = time.perf_counter()
             chain.run(phase, 0, 0, positions, located, rows, out, masks=masks)

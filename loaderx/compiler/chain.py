@@ -21,6 +21,7 @@ from loaderx.transforms.mix import Mixing
 from loaderx.transforms.step import Call, Step
 
 from .head import Head
+from .points_head import PointsHead
 from .program import Program
 
 Array = NDArray[Any]
@@ -157,25 +158,37 @@ class Chain:
         # Field with the boxes of a sample, if an op reads them, and its first row.
         self.boxes: str | None = None
         self.first_boxes: Callable[[], Array] | None = None
+        # The head of their chain, if they follow encoded images: it makes the boxes that the op reads.
+        self.boxes_head: PointsHead | None = None
         # Steps that `compile` turns into a segment, and the spec before them.
         self._uncompiled: list[Step] = []
         self._start = spec
-        # Windows that decode images, if the field has encoded ones. The chain begins with their results.
-        self.head: Head | None = None
+        # Windows that decode images, if the field has encoded ones, or that move points next to these. The chain begins
+        # with their results.
+        self.head: Head | PointsHead | None = None
         self._debug = os.environ.get("LOADERX_DEBUG") == "1"
 
     def add_to_head(self, step: Step) -> None:
         """Add a window to the head, whose samples are the input of the chain."""
         assert self.head is not None
         self.head.add(step)
-        spec = self.head.output
+        self._begin_after(self.head)
+
+    def begin_with(self, head: PointsHead) -> None:
+        """Let a chain without ops begin with the points that a head has moved."""
+        assert not self.steps
+        self.head, self.first_sample = head, head.first_sample
+        self._begin_after(head)
+
+    def _begin_after(self, head: Head | PointsHead) -> None:
+        spec = head.output
         self.input = self.output = self._start = self.phases[0].output = spec
         self.most = spec.shape[0]
 
     @property
     def is_open(self) -> bool:
         """True if the head has images of any sizes so far."""
-        return self.head is not None and self.head.open
+        return isinstance(self.head, Head) and self.head.open
 
     def add(self, step: Step) -> None:
         """Add an op."""

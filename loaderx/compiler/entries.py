@@ -48,6 +48,7 @@ from loaderx.transforms.views import Views
 from .cautions import largest, warn
 from .chain import Chain
 from .head import Head
+from .points_head import PointsHead
 
 FirstSample = Callable[[], NDArray[Any]]
 
@@ -130,11 +131,11 @@ class ChainsBuilder:
 
     def close(self) -> dict[str, Chain]:
         """Compile and return all chains."""
-        for name in sorted(self._following):
-            self._stop_following(name)
         for each in self._chains.values():
             if each.is_open:
                 raise needs_window(None, each.origin)
+        for name in sorted(self._following):
+            self._stop_following(name)
         for name in sorted(self._unchecked):
             chain = self._chains.get(name)
             spec = self._fields[name][0] if chain is None else chain.output
@@ -205,12 +206,18 @@ class ChainsBuilder:
     def _repeat(self, name: str, new: str) -> None:
         before = self._chains[name]
         chain = self._begin(new, before.origin)
-        for step in before.head.steps if before.head is not None else ():
-            chain.add_to_head(step)
+        if isinstance(before.head, PointsHead):
+            chain.begin_with(before.head.copy())
+        elif before.head is not None:
+            for step in before.head.steps:
+                chain.add_to_head(step)
+            assert chain.head is not None
+            chain.head.alongside = before.head.alongside
         for step in before.steps:
             chain.add(step)
         chain.channels, chain.length, chain.most = before.channels, before.length, before.most
         chain.boxes, chain.first_boxes = before.boxes, before.first_boxes
+        chain.boxes_head = before.boxes_head
 
     def _add(self, op: Any, key: int, entry: Entry) -> None:
         if isinstance(op, Channels):
@@ -256,7 +263,7 @@ class ChainsBuilder:
                 self._follow(name, kind, image)
                 seen = None if name == decides else boxes
                 for each in (chain, self._chains[name + VALID]):
-                    self._read_boxes(each, seen)
+                    self._read_boxes(each, seen, decides)
                     each.add(Step(moved, key, boxes=seen))
             else:
                 self._stop_following(name)
@@ -272,7 +279,7 @@ class ChainsBuilder:
                     own = own.for_length()
                     chain.length = length
                 self._examine(own, chain)
-                self._read_boxes(chain, boxes)
+                self._read_boxes(chain, boxes, decides)
                 chain.add(Step(own, key, follows, chain.most, image, boxes=boxes))
             if chain.output.shape:
                 chain.most = min(chain.most, chain.output.shape[0])
@@ -285,7 +292,7 @@ class ChainsBuilder:
         if op.is_python:
             warn(
                 f"{op.name!r} is a plain Python function: it runs once per sample under the GIL, some 100 times "
-                f"slower than compiled code; {op.advice}."
+                f"slower than compiled code; {op.advice}. As it is, loaderx.ray.RayLoader runs it on all cores."
             )
 
     def _add_to_heads(self, op: Any, key: int, entry: Entry) -> None:
@@ -295,20 +302,34 @@ class ChainsBuilder:
             return
         origins = [chain.origin for chain in entry.members if chain.is_open]
         windows = [] if op.is_python else op.flattened(Step(op, key))
-        if not windows or not all(each.transform.is_window for each in windows):
+        if not windows or not all(
+            each.transform.is_window and each.transform.of_any_size for each in windows
+        ):
             raise needs_window(op.name if op.is_python else repr(op), origins[0])
         found = self._kinds_of(op, entry)
-        for name, chain, (kind, *_) in zip(entry.names, entry.members, found.possible, strict=True):
-            if not chain.is_open:
+        lead = entry.members[found.lead]
+        fields = list(zip(entry.names, entry.members, found.possible, strict=True))
+        for name, chain, (kind, *_) in fields:
+            if kind in POINTS and lead.is_open:
+                self._follow_encoded(name, kind, lead)
+            elif not chain.is_open:
                 raise ArgumentError(
                     f"{op.name}: {origins[0]!r} holds encoded images of any sizes, and {name!r}, {chain.output}, "
-                    "cannot move with them: fields of an entry with encoded images must be encoded images, too."
+                    "cannot move with them: fields of an entry with encoded images must be encoded images, boxes or "
+                    "keypoints."
                 )
+        for name, chain, (kind, *_) in fields:
+            if kind in POINTS:
+                for each in (chain, self._chains[name + VALID]):
+                    each.add_to_head(Step(op, key))
+                continue
             own = op.for_kind(kind) if found.has_image else op
             chain.add_to_head(Step(own, key, kind == LABELS))
             assert chain.head is not None
-            lead = entry.members[found.lead]
             chain.head.alongside = None if chain is lead else lead.origin
+        for name in entry.names:
+            if name in self._following:
+                self._following[name] = self._following[name][0], lead.output
 
     def _kinds_of(self, op: Transform, entry: Entry) -> FieldKinds:
         """Return the kinds of the fields of an entry; raise if the op depends on a kind that is uncertain."""
@@ -447,9 +468,9 @@ class ChainsBuilder:
         phase = max(len(each.phases) for each in members)
         return Objects(name, chain.output, rows, phase)
 
-    def _read_boxes(self, chain: Chain, boxes: BoxesBefore | None) -> None:
-        """Give a chain the boxes of its samples."""
-        if boxes is None:
+    def _read_boxes(self, chain: Chain, boxes: BoxesBefore | None, name: str | None) -> None:
+        """Give a chain the boxes of its samples, which are in the field `name`."""
+        if boxes is None or name is None:
             return
         if chain.boxes not in (None, boxes.origin):
             raise ArgumentError(
@@ -457,6 +478,9 @@ class ChainsBuilder:
                 "of one field."
             )
         chain.boxes, chain.first_boxes = boxes.origin, self._fields[boxes.origin][1]
+        head = self._chains[name].head
+        if isinstance(head, PointsHead):
+            chain.boxes_head, chain.first_boxes = head, head.first_sample
 
     def _follow(self, name: str, kind: Kind, image: Spec) -> None:
         """Begin to move a field of points with its image."""
@@ -473,6 +497,30 @@ class ChainsBuilder:
             each.add(Step(OpenPoints(self._format_of(chain.origin, kind), image), 0))
         self._following[name] = kind, image
 
+    def _follow_encoded(self, name: str, kind: Kind, lead: Chain) -> None:
+        """Begin to move a field of points with encoded images, which have any sizes so far."""
+        chain = self._chains[name]
+        assert isinstance(lead.head, Head)
+        if name in self._following:
+            head = chain.head
+            if not isinstance(head, PointsHead) or head.alongside != lead.origin:
+                raise ArgumentError(f"field {name!r} follows other images than {lead.origin!r}.")
+            if not head.keeps_up_with(lead.head):
+                raise _follows_some(name, lead.origin)
+            return
+        if chain.steps or name + VALID in self._chains:
+            raise ArgumentError(
+                f"field {name!r} moves with the encoded images {lead.origin!r} first; put all other ops on it after "
+                "these."
+            )
+        check_points(chain.origin, chain.output, kind)
+        self._repeat(name, name + VALID)
+        spec, first_points = self._fields[chain.origin]
+        boxes = self._format_of(chain.origin, kind)
+        for each in (chain, self._chains[name + VALID]):
+            each.begin_with(PointsHead(lead.head, lead.origin, spec, boxes, first_points))
+        self._following[name] = kind, lead.output
+
     def _format_of(self, origin: str, kind: Kind) -> Boxes | None:
         """Return the format of a field of boxes; None for keypoints."""
         return self._formats.get(origin, Boxes()) if kind == BOXES else None
@@ -480,6 +528,9 @@ class ChainsBuilder:
     def _stop_following(self, name: str) -> None:
         if name in self._following:
             kind, image = self._following.pop(name)
+            head = self._chains[name].head
+            if isinstance(head, PointsHead) and not head.follows_all:
+                raise _follows_some(name, head.alongside)
             boxes = self._format_of(self._chains[name].origin, kind)
             for chain, end in (
                 (self._chains[name], ClosePoints(boxes, image)),
@@ -507,6 +558,14 @@ def needs_window(op: str | None, origin: str) -> ArgumentError:
         f"field {origin!r} holds encoded images of any sizes, so its transforms must begin with a window to one size: "
         "RandomResizedCrop(224), Resize((height, width)), or Resize(shorter=256) and then CenterCrop(224)."
         + advice
+    )
+
+
+def _follows_some(name: str, images: str) -> ArgumentError:
+    """Return the error for points that move through some of the windows onto encoded images."""
+    return ArgumentError(
+        f"field {name!r} follows the encoded images {images!r} through some of their windows only: put all ops up "
+        "to the window to one size into one entry of both fields."
     )
 
 

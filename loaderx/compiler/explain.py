@@ -1,7 +1,7 @@
 """Table of the ops of every field: specs before and after, time, and whether the op is compiled."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from loaderx.spec import Spec
 
 from .chain import Chain, CompiledSegment
 from .head import Head
+from .points_head import PointsHead
 
 SAMPLES = 64
 REPEATS = 5
@@ -64,11 +65,20 @@ def explain(found: Mapping[str, Chain]) -> str:
         text.append(
             f"{name}: the whole chain takes {whole:,.0f} ns/sample in one thread{_state(chain)}"
         )
+    if any(step.transform.is_python for chain in found.values() for step in chain.steps):
+        text.append(
+            "Python code runs under the GIL, on one core at a time; loaderx.ray.RayLoader runs it on all cores."
+        )
     return "\n".join(text)
 
 
 def _reports(name: str, chain: Chain) -> list[OpReport]:
-    reports = [] if chain.head is None else [_head_report(name, chain.head)]
+    head = chain.head
+    reports = []
+    if isinstance(head, PointsHead):
+        reports = [_points_report(name, head)]
+    elif head is not None:
+        reports = [_head_report(name, head)]
     spec, samples = chain.input, _samples(chain)
     for step in chain.steps:
         alone = Chain(spec, samples[0].copy)
@@ -85,18 +95,40 @@ def _reports(name: str, chain: Chain) -> list[OpReport]:
 def _head_report(name: str, head: Head) -> OpReport:
     """Measure the decoding of the first image, with the windows onto it, for different draws."""
     image = head.first_image()
-    ops = ", ".join(dict.fromkeys(step.transform.name for step in head.steps))
     out = np.zeros((SAMPLES, *head.output.shape), head.output.dtype)
     headers = [image.header()] * SAMPLES
     positions = np.arange(SAMPLES, dtype=np.int64)
+    nanoseconds = _best_of_two(lambda: head.run([image] * SAMPLES, headers, positions, out))
+    given = f"{headers[0].height} x {headers[0].width}, encoded"
+    ops = f"decode, {_windows(head)}"
+    return OpReport(name, ops, given, head.output, nanoseconds, "decoder, compiled")
+
+
+def _points_report(name: str, head: PointsHead) -> OpReport:
+    """Measure the windows onto the first image, for its points and different draws."""
+    image = head.first_image()
+    first = np.asarray(head.first_points())
+    points = np.ascontiguousarray(np.broadcast_to(first, (SAMPLES, *first.shape)))
+    out = np.zeros((SAMPLES, *head.output.shape), head.output.dtype)
+    headers = [image.header()] * SAMPLES
+    positions = np.arange(SAMPLES, dtype=np.int64)
+    nanoseconds = _best_of_two(lambda: head.run(points, [image] * SAMPLES, headers, positions, out))
+    given = Spec(first.shape, first.dtype)
+    return OpReport(name, _windows(head), given, head.output, nanoseconds, "compiled")
+
+
+def _windows(head: Head | PointsHead) -> str:
+    return ", ".join(dict.fromkeys(step.transform.name for step in head.steps))
+
+
+def _best_of_two(run: Callable[[], None]) -> float:
+    """Return nanoseconds per sample."""
     best = float("inf")
     for _ in range(2):
         began = time.perf_counter()
-        head.run([image] * SAMPLES, headers, positions, out)
+        run()
         best = min(best, time.perf_counter() - began)
-    given = f"{headers[0].height} x {headers[0].width}, encoded"
-    nanoseconds = best / SAMPLES * 1e9
-    return OpReport(name, f"decode, {ops}", given, head.output, nanoseconds, "decoder, compiled")
+    return best / SAMPLES * 1e9
 
 
 def _segments(chain: Chain) -> Sequence[Any]:

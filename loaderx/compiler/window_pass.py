@@ -80,7 +80,9 @@ class Window:
         self.mixes = op.mixes(step)
         self.draws = Program([replace(step, transform=_Drawing(op))], SIZES)
         what = image_windows.MOVED
-        if op.interpolation is not None:
+        if op.fills_frame:
+            what = image_windows.FILTERED_PART if self.mixes else image_windows.NEAREST_PART
+        elif op.interpolation is not None:
             what = image_windows.FILTERED if self.mixes else image_windows.NEAREST
         self.filter = FILTERS[str(op.interpolation)] if self.mixes else 0
         self.entry = what, op.border, self.filter, int(op.antialias)
@@ -99,7 +101,12 @@ class Window:
     def fills(self) -> tuple[float, ...] | None:
         """Fill colour that may be seen outside of an image."""
         shows = self.op.interpolation is None and self.op.border == FILL
-        return self.op.fills if shows else None
+        return self.op.fills if shows or self.op.fills_frame else None
+
+    def scaled(self, drawn: Array, result: Array) -> tuple[int, int]:
+        """Return the height and the width that the window is scaled to."""
+        tall, wide = (drawn[2::3] if self.op.fills_frame else result).tolist()
+        return tall, wide
 
     def joins(self, before: Sequence["Window"]) -> bool:
         """Return whether this window and those before it are one pass: one filter, before any fill colour."""
@@ -186,19 +193,22 @@ class WindowPass:
         """Return the factor by which the decoder reduces the image."""
         if not self._reducible or len(image.factors) == 1:
             return 1
-        shrinking = min(window[1] / result[0], window[4] / result[1]) / LEAST_SHRINKING
+        assert self._mixing is not None
+        tall, wide = self._mixing.scaled(window, result)
+        shrinking = min(window[1] / tall, window[4] / wide) / LEAST_SHRINKING
         return max((each for each in image.factors if each <= shrinking), default=1)
 
     def _room(self, factor: int, window: Array, result: Array) -> list[Array]:
         """Return memory for the filters of both axes."""
         assert self._mixing is not None
         lines = []
-        for axis, (extent, size) in enumerate(
-            zip(window[1::3].tolist(), result.tolist(), strict=True)
+        scaled = self._mixing.scaled(window, result)
+        for axis, (extent, size, shown) in enumerate(
+            zip(window[1::3].tolist(), result.tolist(), scaled, strict=True)
         ):
             # A reduced window begins and ends between two pixels.
             extent = extent if factor == 1 else extent // factor + 2
-            taps = resizing.most_taps(self._mixing.filter, self._mixing.op.antialias, extent, size)
+            taps = resizing.most_taps(self._mixing.filter, self._mixing.op.antialias, extent, shown)
             taps += factor > 1
             lines += [
                 _array(f"shares {axis}", (size * taps,), self._precision),

@@ -37,6 +37,8 @@ class HandOff(ABC):
 
     # True if batches are divided over devices.
     sharded: bool = False
+    # True if what is delivered cannot be written to, so that it may share memory that is read-only.
+    shares_read_only: bool = False
 
     def check_fields(self, names: Sequence[str]) -> None:  # noqa: B027 - most deliver any field
         """Raise if one of the fields cannot be delivered."""

@@ -61,6 +61,8 @@ class JaxHandOff(HandOff):
     Without a sharding they go to `default_device`, any value that `jax.default_device` accepts, or to JAX's default.
     """
 
+    shares_read_only = True
+
     def __init__(self, shardings: "Shardings" = None, default_device: Any = None) -> None:
         # Protected from Ctrl-C: an interrupted import of JAX cannot be repeated.
         import_uninterrupted(lambda: importlib.import_module("jax"))

@@ -100,7 +100,7 @@ class LoaderIterator(Generic[Batch_co]):
         self._builder = builder
         # The order of the builder, or a copy without an end.
         self._order = builder.order if order is None else order
-        self._scheduler = builder.planner.scheduler
+        self._scheduler = builder.scheduler
         self._workers = workers
         self._history = history
         # The step to stop at. For `loader.epoch` it is before the end of the stream.

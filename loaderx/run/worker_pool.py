@@ -20,7 +20,10 @@ Began: TypeAlias = tuple[float, float]
 
 
 class Builder(Protocol):
-    """Builder of batches: begin, fill every part of every phase in any thread, finish."""
+    """Builder of batches: begin, fill every part of every phase in any thread, finish.
+
+    A batch in progress can be asked to `cancel`: what waits for something outside of this process then ends.
+    """
 
     @property
     def compiled(self) -> bool: ...
@@ -52,15 +55,24 @@ class WorkerPool:
         self._tasks.put(task)
 
     def _start(self) -> None:
+        self._threads = self._started(range(self._workers))
+
+    def grow(self, workers: int) -> None:
+        """Have at least `workers` threads."""
+        first, self._workers = self._workers, max(self._workers, workers)
+        if self._threads and first < workers and not self.closed:
+            self._threads = [*self._threads, *self._started(range(first, workers))]
+
+    def _started(self, numbers: range) -> list[threading.Thread]:
+        """Start threads. A caller that is interrupted here does not keep them, and starts others."""
         threads = [
             threading.Thread(target=self._work, name=f"loaderx-{number}", daemon=True)
-            for number in range(self._workers)
+            for number in numbers
         ]
         shutdown.register(threads, self)
         for thread in threads:
             thread.start()
-        # Only now: a caller that was interrupted before this point starts other threads.
-        self._threads = threads
+        return threads
 
     def _work(self) -> None:
         try:
@@ -206,6 +218,9 @@ class BatchTask:
     def cancel(self) -> None:
         """Drop the batch and its error."""
         self.cancelled = True
+        in_progress = self._in_progress
+        if in_progress is not None:
+            in_progress.cancel()
         # The error refers to the frames it passed, and they refer to this object: the cycle would keep the batch alive
         # until the next garbage collection.
         self.error = None

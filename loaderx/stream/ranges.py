@@ -59,6 +59,12 @@ def cut(ranges: Iterable[Range], at: Iterable[int]) -> list[Range]:
     return pieces
 
 
+def common(ranges: Iterable[Range], others: Sequence[Range]) -> Ranges:
+    """Return what of each range is in the others, in parts that are not joined across its borders."""
+    shared = [(max(start, low), min(stop, high)) for start, stop in ranges for low, high in others]
+    return tuple((start, stop) for start, stop in shared if start < stop)
+
+
 def divided(ranges: Sequence[Range], parts: int) -> list[list[Range]]:
     """Divide the places into `parts` lists of ranges of about the same size."""
     total = count(ranges)

@@ -47,6 +47,8 @@ class Transform(ReprFromArguments, ABC):
     keeps_axes: bool = False
     # Whether it is a window onto an image, which others may continue.
     is_window: bool = False
+    # Whether a window can be drawn and composed for images whose sizes differ: see the heads of chains.
+    of_any_size: bool = True
     # Whether it is value * scale + bias, by `scale_and_bias`.
     is_scaling: bool = False
     # Whether it is compiled code of this library in debug mode, too.

@@ -57,6 +57,7 @@ class BoxWindow(WindowTransform):
 
     needs_boxes = True
     draws_by_boxes = True
+    of_any_size = False
 
     def __init__(self, size: int | tuple[int, int], interpolation: str, antialias: bool) -> None:
         self._size = pair("size", size)

@@ -67,12 +67,7 @@ class PointsTransform(Transform):
 
 def open_keypoints(x: Any, out: Any) -> None:
     """Add a number to each keypoint that says whether it is valid, which finite numbers are."""
-    for k in range(x.shape[0]):
-        valid = True
-        for c in range(2):
-            out[k, c] = x[k, c]
-            valid = valid and np.isfinite(x[k, c])
-        out[k, 2] = np.float32(1.0 if valid else 0.0)
+    points.open_keypoints(x, out)
 
 
 def close_keypoints(x: Any, out: Any) -> None:

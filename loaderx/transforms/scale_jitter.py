@@ -115,6 +115,7 @@ class ScaleJitter(FilledWindow):
 
     function = staticmethod(jitter_window)
     store, follow = staticmethod(store_jitter), staticmethod(follow_jitter)
+    fills_frame = True
 
     def __init__(
         self,
@@ -131,6 +132,10 @@ class ScaleJitter(FilledWindow):
         self._paint("fill", True, fill, fill_mask)
         self.interpolation = check_interpolation(interpolation, INTERPOLATIONS)
         self.antialias = check_antialias(antialias)
+
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        return self._size
 
     def output(self, spec: Spec) -> Spec:
         image_shape(spec, self.name)

@@ -88,6 +88,10 @@ class WindowTransform(MovingTransform):
     # The fill colour: one number, or one for each channel.
     fills: tuple[float, ...] = (0.0,)
 
+    # Whether the window becomes the left upper part of a result whose rest is the fill colour. Its function then gives
+    # the height and width of that part in place of whether they are flipped.
+    fills_frame: bool = False
+
     numbers, number = 6, "int64"
     store, follow = staticmethod(windows.store_window), staticmethod(points.follow_window)
     is_window = True

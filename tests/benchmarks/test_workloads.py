@@ -64,7 +64,7 @@ def test_windows_must_be_stretches_of_the_file(written):
     assert W.check_epoch(work, [(windows[:, :-1], windows[:, 1:])]) == {}
     with pytest.raises(ValueError, match="one token further"):
         W.check_epoch(work, [(windows[:, :-1], windows[:, :-1])])
-    with pytest.raises(ValueError, match="no stretch"):
+    with pytest.raises(ValueError, match="not a stretch"):
         W.check_epoch(work, [(windows[:, ::-1][:, 1:], windows[:, 1:])])
 
 

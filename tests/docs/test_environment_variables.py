@@ -63,8 +63,8 @@ def mentions(text):
     )
 
 
-# Where the environment is passed on to a process, and nothing is read of it.
-PASSED_ON = {"loaderx/commands/compile_workers.py": 1}
+# Where the environment is passed on to a process, or set for one, and nothing is read of it.
+PASSED_ON = {"loaderx/commands/compile_workers.py": 1, "loaderx/ray/session.py": 1}
 
 
 def test_the_page_lists_every_variable_that_the_code_reads():

@@ -38,6 +38,7 @@ def public_names():
         "loaderx.transforms": exported("loaderx/transforms/__init__.py"),
         "loaderx.kernels": set(kernels.__all__),
         "loaderx.checkpoint": defined("loaderx/checkpoint.py"),
+        "loaderx.ray": exported("loaderx/ray/__init__.py"),
         "loaderx.on_device.transforms": on_device,
     }
     assert all(names.values())

@@ -10,6 +10,7 @@ from numba.core import config
 from PIL import Image
 
 from loaderx.kernels import jpeg_restarts as kernels
+from tests import reference
 from tests.kernels.guard_pages import between_guard_pages
 from tests.kernels.jpeg_coefficients import coefficients, header
 
@@ -53,7 +54,7 @@ def array_of(data):
     return array
 
 
-def insert(data, head, new=ALL, room=None):
+def insert(data, head, new=ALL, room=None, insert_restarts=kernels.insert_restarts):
     """Return the entries of `result`, and the compressed pixels."""
     tables = np.zeros((kernels.TABLES, kernels.LENGTHS + kernels.SYMBOLS), np.uint8)
     for (kind, number), (counts, symbols) in head.tables.items():
@@ -63,7 +64,7 @@ def insert(data, head, new=ALL, room=None):
         tables[kernels.NEW + number, : len(counts + symbols)] = list(counts + symbols)
     out = between_guard_pages(2 * len(data) + 1000 if room is None else room)
     result = np.full(kernels.RESULTS, -7, np.int64)
-    kernels.insert_restarts(
+    insert_restarts(
         array_of(data),
         head.begin,
         head.rows,
@@ -101,6 +102,8 @@ def assert_marked(data, new=ALL):
     head = header(data)
     result, pixels = insert(data, head, new)
     assert result[kernels.STATUS] == kernels.FINE
+    twin = reference.insert_restarts
+    assert insert(data, head, new, insert_restarts=twin) == (result, pixels)
     assert data[result[kernels.PLACE]] == 0xD9
     marked = file_of(data, head, pixels, new)
     before, _ = coefficients(data)

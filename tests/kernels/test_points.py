@@ -5,14 +5,17 @@ import pytest
 
 from loaderx.kernels.points import (
     CXCYWH,
+    KEYPOINTS,
     XYWH,
     XYXY,
     best_overlap,
     close_boxes,
     follow_centres,
+    follow_windows,
     inverse,
     map_points,
     open_boxes,
+    open_points,
     sanitize_boxes,
     valid_boxes,
     window_points,
@@ -127,6 +130,33 @@ def test_boxes_are_opened_as_the_twin_does_and_closed_as_they_were(form):
     np.testing.assert_allclose(closed[3:], given[3:], rtol=1e-5, atol=1e-5)
     close_boxes(out, form, 30.0, 20.0, 0.0, 0.0, True, -3.0, closed)
     np.testing.assert_array_equal(closed[:, 4:], np.where(out[:, 4:5] > 0, given[:, 4:], -3))
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("form", [XYXY, XYWH, CXCYWH, KEYPOINTS])
+def test_points_of_several_images_are_opened_by_the_size_of_each(form, normalized):
+    width = 2 if form == KEYPOINTS else 6
+    given = np.stack([np.abs(boxes(seed=seed, columns=6)[:, :width]) for seed in range(3)])
+    given[1, 0, 1] = np.nan
+    sizes = np.array([[20, 30, 1, 1], [7, 5, 1, 1], [300, 200, 1, 1]])
+    out, twin = np.empty((2, 3, given.shape[1], width + 1 + (width > 2)), np.float32)
+    open_points(given, form, normalized, sizes, out)
+    reference.open_points(given, form, normalized, sizes, twin)
+    np.testing.assert_array_equal(out, twin)
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("points", [boxes, keypoints])
+def test_points_of_several_images_move_through_the_window_of_each(points, parts):
+    ours = np.stack([points(seed=seed) for seed in range(len(WINDOWS))])
+    twin = ours.copy()
+    windows = np.array([window[:6] for window in WINDOWS])
+    if parts:
+        windows[:, 2::3] = [window[6:] for window in WINDOWS]
+    sizes = np.array([(0, 0, *window[6:]) for window in WINDOWS])
+    follow_windows(ours, windows, sizes, parts)
+    reference.follow_windows(twin, windows, sizes, parts)
+    np.testing.assert_allclose(ours, twin, atol=1e-5)
 
 
 def test_a_box_is_kept_by_its_area_and_by_what_is_left_of_it():

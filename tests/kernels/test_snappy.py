@@ -29,10 +29,10 @@ def varint(number):
     return bytes([*out, number])
 
 
-def blocks_of(stream, begin, size, least):
+def blocks_of(stream, begin, size, least, find=snappy_blocks):
     """Return the ends of the blocks in the unpacked bytes and in the stream, or None for a damaged one."""
     unpacked, packed = np.zeros((2, size // least + 2), np.int64)
-    count = snappy_blocks(np.frombuffer(stream, np.uint8), begin, size, least, unpacked, packed)
+    count = find(np.frombuffer(stream, np.uint8), begin, size, least, unpacked, packed)
     return (
         None if count == DAMAGED else (unpacked[: count + 1].tolist(), packed[: count + 1].tolist())
     )
@@ -45,6 +45,8 @@ def test_every_block_is_a_stream_of_its_own(name, least):
     stream = pa.compress(content, "snappy", asbytes=True)
     begin = len(varint(len(content)))
     unpacked, packed = blocks_of(stream, begin, len(content), least)
+    twin = blocks_of(stream, begin, len(content), least, reference.snappy_blocks)
+    assert (unpacked, packed) == twin
     assert unpacked[-1] == len(content)
     assert packed[-1] == len(stream)
     assert min(np.diff(unpacked[:-1]), default=least) >= least
@@ -86,7 +88,9 @@ def test_elements_of_every_kind_are_understood(name):
     stream = varint(len(content)) + elements
     assert pa.decompress(stream, len(content), "snappy", asbytes=True) == content
     assert reference.snappy(stream) == content
-    assert blocks_of(elements, 0, len(content), 10_000) == ([0, len(content)], [0, len(elements)])
+    whole = [0, len(content)], [0, len(elements)]
+    assert blocks_of(elements, 0, len(content), 10_000) == whole
+    assert blocks_of(elements, 0, len(content), 10_000, reference.snappy_blocks) == whole
     for size in (len(content) - 1, len(content) + 1):
         assert blocks_of(elements, 0, size, 10_000) is None
     for stop in range(len(elements)):
@@ -101,6 +105,9 @@ def test_a_copy_joins_the_blocks_that_it_reaches_over():
     copy = bytes([2 | 9 << 2, 190, 0])
     joined = b"".join([*parts[:6], copy, *parts[6:]])
     assert blocks_of(joined, 0, 410, 50)[0] == [0, 50, 100, 310, 360, 410]
+    for least in (1, 50, 70, 200):
+        twin = blocks_of(joined, 0, 410, least, reference.snappy_blocks)
+        assert blocks_of(joined, 0, 410, least) == twin
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from loaderx.sources.byte_rows import ByteRows
 from loaderx.sources.encoded.source import EncodedSource
 
 SIZES = ((61, 83), (120, 97), (45, 45), (80, 200), (33, 40))
+ROWS = len(SIZES)
 
 
 def smooth(height, width, seed=0, channels=3):
@@ -61,3 +62,22 @@ def photographs(sizes=SIZES, form="PNG", **options):
 def labels_of(pixels):
     """Return a mask of labels 0 to 5 for an image."""
     return (pixels[..., 0] // 51).astype(np.uint8)
+
+
+def loader(data, transforms, **options):
+    return lx.DataLoader(
+        data, batch_size=options.pop("batch_size", ROWS), seed=5, output="numpy", transforms=transforms, **options
+    )  # fmt: skip
+
+
+def from_pixels(pixels, transforms, step, **others):
+    """Return a batch as a loader makes it of images of one size, image by image: there is one loader for each."""
+    found = None
+    for place, row in enumerate(loader({"image": np.zeros((ROWS, 1, 1, 3))}, None).indices(step)):
+        own = {name: np.broadcast_to(each[row], (ROWS, *each[row].shape)) for name, each in others.items()}  # fmt: skip
+        whole = np.broadcast_to(pixels[row], (ROWS, *pixels[row].shape))
+        batch = loader({"image": whole, **own}, transforms).batch(step)
+        found = found or {name: np.empty_like(array) for name, array in batch.items()}
+        for name, array in batch.items():
+            found[name][place] = array[place]
+    return found

@@ -17,6 +17,8 @@ import datasets
 import jax
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 from PIL import Image
@@ -39,6 +41,7 @@ from loaderx import (
     Mixture,
     NPDataset,
     PackedDataset,
+    ParquetDataset,
     PolarsDataset,
     Source,
     Spec,
@@ -169,6 +172,13 @@ def encoded_records(folder):
     return folder / "x.ar"
 
 
+def encoded_table(folder):
+    rows = encoded_rows(folder)
+    table = pa.table({name: [row[name] for row in rows] for name in ("image", "label")})
+    pq.write_table(table, folder / "x.parquet")
+    return ParquetDataset(folder / "x.parquet", {"image": Encoded("image"), "label": "label"})
+
+
 def digits(folder, compress):
     for name, array in [("images-idx3", values((7, 28, 28), "u1")), ("labels-idx1", LABELS[:7])]:
         content = compress(idx(array.astype(np.uint8)))
@@ -292,6 +302,7 @@ IN_FILES = {
         write_tfrecord(folder / "x.tfrecord", encoded_rows(folder)), BY_FEATURE
     ),
     "Bagz": lambda folder: BagzDataset(bagz_file(folder), IMAGE_AND_LABEL),
+    "encoded table": encoded_table,
     "encoded records": lambda folder: ARDataset(encoded_records(folder)),
     "decoded": lambda folder: ARDataset(shards(folder, "zstd"), decode=first_byte),
 }

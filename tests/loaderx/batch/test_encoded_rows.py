@@ -130,10 +130,11 @@ def test_replaced_rows_are_logged_once(caplog):
     with caplog.at_level(logging.WARNING, "loaderx"):
         batches(loader(on_error="replace", shuffle=False), 10)
     texts = [record.getMessage() for record in caplog.records]
-    assert len(texts) == len(DAMAGED)
-    assert all(
-        f"row {row} is replaced by row" in text for row, text in zip(DAMAGED, texts, strict=True)
+    # In any order: two workers read the parts of a batch.
+    replaced = sorted(
+        int(text.removeprefix("row ").split(" is replaced by row ")[0]) for text in texts
     )
+    assert replaced == sorted(DAMAGED)
 
 
 def test_other_policies_are_refused():

@@ -8,9 +8,15 @@ from loaderx import transforms as T  # noqa: N812 - as users write it
 from loaderx.sources.encoded import decoding
 from loaderx.sources.encoded.decoding import Decoded
 from loaderx.sources.encoded.source import EncodedImage
-from tests.loaderx.encoded_images import SIZES, encode, encoded, labels_of, photographs
-
-ROWS = len(SIZES)
+from tests.loaderx.encoded_images import (
+    ROWS,
+    encode,
+    encoded,
+    from_pixels,
+    labels_of,
+    loader,
+    photographs,
+)
 
 CHAINS = {
     "RandomResizedCrop": [T.RandomResizedCrop(40)],
@@ -32,27 +38,12 @@ CHAINS = {
     "LetterBox": [T.LetterBox(64, fill=114), T.RandomFlip()],
     "two filters": [T.Resize(shorter=50, interpolation="lanczos"), T.RandomResizedCrop(24)],
     "two fill colours": [T.Pad(3, fill=9), T.Pad(2, fill=200), T.CenterCrop(120, fill=3)],
+    "ScaleJitter": [T.ScaleJitter(48, (0.3, 2.0), fill=114), T.RandomFlip()],
+    "ScaleJitter, bicubic": [T.ScaleJitter((40, 60), interpolation="bicubic", fill=(1, 2, 3))],
+    "ScaleJitter, nearest": [T.ScaleJitter((40, 60), interpolation="nearest", fill=9)],
+    "fill before ScaleJitter": [T.Pad(3, fill=200), T.ScaleJitter(40, fill=9), T.Pad(2, fill=9)],
     "other ops after": [T.RandomResizedCrop(40), T.ColorJitter(0.4, 0.4), T.GaussianBlur(3)],
 }
-
-
-def loader(data, transforms, **options):
-    return lx.DataLoader(
-        data, batch_size=options.pop("batch_size", ROWS), seed=5, output="numpy", transforms=transforms, **options
-    )  # fmt: skip
-
-
-def from_pixels(pixels, transforms, step, **others):
-    """Return a batch as a loader makes it of images of one size, image by image: there is one loader for each."""
-    found = None
-    for place, row in enumerate(loader({"image": np.zeros((ROWS, 1, 1, 3))}, None).indices(step)):
-        own = {name: np.broadcast_to(each[row], (ROWS, *each[row].shape)) for name, each in others.items()}  # fmt: skip
-        whole = np.broadcast_to(pixels[row], (ROWS, *pixels[row].shape))
-        batch = loader({"image": whole, **own}, transforms).batch(step)
-        found = found or {name: np.empty_like(array) for name, array in batch.items()}
-        for name, array in batch.items():
-            found[name][place] = array[place]
-    return found
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -61,6 +52,29 @@ def test_samples_are_those_of_decoded_images(name):
     batch = loader({"image": encoded(files)}, {"image": CHAINS[name]}).batch(3)
     expected = from_pixels(pixels, {"image": CHAINS[name]}, 3)
     np.testing.assert_array_equal(batch["image"], expected["image"])
+
+
+def test_a_reduced_image_is_scaled_by_the_part_of_the_frame_that_it_fills():
+    files, _ = photographs([(640, 480), (300, 900), (512, 512), (400, 401), (799, 333)], "JPEG")
+    whole = encoded(files)
+    pixels = [whole[row].decode() for row in range(ROWS)]
+    ops = {"image": [T.ScaleJitter(64, (0.3, 1.0), fill=114)]}
+    factors = []
+    decode = decoding.decode
+
+    def noted(*given, **options):
+        factors.append(given[4])
+        return decode(*given, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("loaderx.sources.encoded.source.decode", noted)
+        batch = loader({"image": encoded(files)}, ops).batch(0)
+    expected = from_pixels(pixels, ops, 0)["image"].astype(int)
+    assert max(factors) >= 4
+    assert np.abs(batch["image"].astype(int) - expected).mean() < 1.5
+    np.testing.assert_array_equal(
+        (batch["image"] == 114).all(axis=-1), (expected == 114).all(axis=-1)
+    )
 
 
 def test_samples_are_mixed_after_the_windows():
@@ -74,7 +88,9 @@ def test_samples_are_mixed_after_the_windows():
     np.testing.assert_array_equal(mixed["image"], expected["image"])
 
 
-@pytest.mark.parametrize("ops", ["RandomResizedCrop", "LetterBox", "padded crop", "two filters"])
+@pytest.mark.parametrize(
+    "ops", ["RandomResizedCrop", "LetterBox", "padded crop", "two filters", "ScaleJitter"]
+)
 def test_masks_move_with_their_images(ops):
     files, pixels = photographs()
     masks = [labels_of(each) for each in pixels]
@@ -163,8 +179,7 @@ WINDOW = "its transforms must begin with a window to one size"
             {"image": [T.Resize(9, interpolation="area")]},
             r"Resize\(9, interpolation='area'\) is not such a window",
         ),
-        ({("image", "plain"): [T.RandomCrop(9)]}, "must be encoded images, too"),
-        ({("image", "boxes"): [T.RandomCrop(9)]}, "must be encoded images, too"),
+        ({("image", "plain"): [T.RandomCrop(9)]}, "must be encoded images, boxes or"),
     ],
 )
 def test_chains_without_a_window_to_one_size_are_refused(transforms, message):

@@ -437,7 +437,7 @@ def test_four_times_the_default_folds_elastic_images():
 
 def test_labels_move_along_with_an_elastic_image():
     x = images((13, 17), np.int32)
-    op = T.ElasticDeform((1, 3), 8, fill=-1)
+    op = T.ElasticDeform((1, 3), 8, fill_mask=-1)
     assert op.for_labels().interpolation == "nearest"
     assert op.interpolation == "bilinear"
     applied = Applied(x, op.for_labels())

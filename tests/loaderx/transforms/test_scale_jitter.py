@@ -84,7 +84,7 @@ def test_labels_values_boxes_and_keypoints_follow():
         np.testing.assert_allclose(box, seen, atol=1)
         filled = labels == 255
         assert (batch["image"][number][filled] == 7).all()
-        assert (batch["depth"][number][filled] == 7).all()
+        assert (batch["depth"][number][filled] == 0).all()
         (across, down), valid = batch["keypoints"][number, 0], batch["keypoints_valid"][number, 0]
         assert valid == (0 <= across < 32 and 0 <= down < 32)
         if valid:
