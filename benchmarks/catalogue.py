@@ -1,4 +1,4 @@
-"""Catalogue: every image op alone, and pipelines, against AlbumentationsX, NumPy and OpenCV by hand, and DALI."""
+"""Catalogue: every image op alone, and pipelines, against AlbumentationsX, OpenCV and NumPy by hand, DALI and FFCV."""
 
 import statistics
 import tempfile
@@ -39,13 +39,14 @@ FIRST_REPEATS = 3
 THREADS = (1, 2)
 
 LOADERX = "loaderx"
-ALBUMENTATIONS, BY_HAND, DALI = "albumentationsx", "by hand", "DALI"
+ALBUMENTATIONS, BY_HAND, DALI, FFCV = "albumentationsx", "by hand", "DALI", "FFCV"
 PEDALBOARD = "pedalboard"
 # The environment and the worker of each peer.
 PEERS = {
     ALBUMENTATIONS: ("albumentations", "albumentations_worker"),
     BY_HAND: ("albumentations", "by_hand_worker"),
     DALI: ("dali", "dali_catalogue_worker"),
+    FFCV: ("ffcv", "ffcv_catalogue_worker"),
 }
 SOUND_PEERS = {
     PEDALBOARD: ("audio", "pedalboard_worker"),
@@ -53,6 +54,8 @@ SOUND_PEERS = {
     DALI: ("dali", "dali_catalogue_worker"),
 }
 Workers: TypeAlias = Mapping[str, tuple[str, str]]
+# The note of a peer without the op.
+LACKING = "does not have it"
 # If numbers are drawn, mean and standard deviation over all images are compared. This many grey levels are three
 # standard deviations of the difference if the brightness of images is drawn.
 MOMENTS = 15.0
@@ -244,12 +247,18 @@ OPS = (
         inputs=LARGE,
         differs={ALBUMENTATIONS: "means of areas"},
     ),
+    # Ours mixes by triangles, the others by means of areas.
+    Case("RandomResizedCrop by area", antialiased_crop, inputs=LARGE),
+    Case("FiveCrop", lambda: [T.FiveCrop(of.CROP)], tolerance=0),
+    Case("TenCrop", lambda: [T.TenCrop(of.CROP)], tolerance=0),
+    Case("Mosaic", lambda: [T.Mosaic(center=of.CENTER)]),
     Case(
-        "RandomResizedCrop by area",
-        antialiased_crop,
-        inputs=LARGE,
-        differs={BY_HAND: "means of areas, as FFCV has it"},
+        "CopyPaste",
+        lambda: {("image", "mask"): [T.CopyPaste(of.PASTED)]},
+        inputs=(*LARGE, "objects"),
     ),
+    Case("MixUp", lambda: [T.MixUp(1.0)], inputs=("floats",), level=1 / 255),
+    Case("CutMix", lambda: [T.CutMix(1.0)], inputs=("floats",), level=1 / 255),
     Case("D4", lambda: [T.D4()]),
     Case("ScaleJitter", lambda: [T.ScaleJitter(of.SIZE, of.JITTER_SCALE)]),
     Case(
@@ -468,6 +477,19 @@ def photographs(size: int, count: int = IMAGES, seed: int = 0) -> Array:
     return images
 
 
+def objects(size: int, count: int = IMAGES, seed: int = 1) -> Array:
+    """Return masks with six objects each, as large as those of `photographs`."""
+    random = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:size, :size] / size
+    masks = np.zeros((count, size, size), np.uint8)
+    for mask in masks:
+        for number in range(1, 7):
+            middle, radius = random.random(2), random.uniform(0.04, 0.2, 2)
+            down, across = (rows - middle[0]) / radius[0], (columns - middle[1]) / radius[1]
+            mask[down**2 + across**2 < 1] = number
+    return masks
+
+
 class Data:
     """Samples of a run, in memory and in files for the peers, and recordings that ops draw from."""
 
@@ -477,6 +499,8 @@ class Data:
             str(of.SIZE): photographs(of.SIZE),
             str(of.LARGE): large,
             "masks": (large[..., 0] // 32).astype(np.uint8),
+            "objects": objects(of.LARGE),
+            "floats": large.astype(np.float32) * np.float32(1 / 255),
             "sounds": recordings(IMAGES, of.MOMENTS, 0),
             "spectra": recordings(IMAGES, of.FRAMES * of.BANDS, 3).reshape(-1, of.FRAMES, of.BANDS),
             "noises": noises(),
@@ -511,9 +535,11 @@ class Compiled:
         self.position = 0
 
     def result(self) -> Array:
-        """Return the results for all samples."""
+        """Return the results for all samples; several views of a sample are next to one another."""
         self.run(1, 1)
-        return self.outs["image"].copy()
+        if "image" in self.outs:
+            return self.outs["image"].copy()
+        return np.stack(list(self.outs.values()), axis=1)
 
     def run(self, threads: int, rounds: int) -> float:
         """Return seconds for `rounds` times all samples; every time other numbers are drawn."""
@@ -524,15 +550,25 @@ class Compiled:
             part = slice(IMAGES * thread // threads, IMAGES * (thread + 1) // threads)
             places = np.arange(first, first + IMAGES, dtype=np.int64)[part]
             located = {name: addresses_of_rows(rows[part]) for name, rows in self.rows.items()}
-            for _ in range(rounds):
+            for number in range(rounds):
+                batch = first + number * IMAGES
                 for name, chain in self.chains.items():
-                    out = self.outs[name][part]
-                    chain.run(0, 0, int(places[0]), places, located[name], None, out)
+                    self._run(chain, part.start, batch, places, located, self.outs[name][part])
                 places += IMAGES
 
         started = time.perf_counter()
         list(self.pools[threads].map(work, range(threads)))
         return time.perf_counter() - started
+
+    def _run(
+        self, chain: Any, place: int, batch: int, places: Any, located: Any, out: Array
+    ) -> None:
+        """Run a part of a batch. An op that needs the whole batch is the only one of its chain: a second phase."""
+        last = len(chain.phases) - 1
+        samples = self.rows[chain.origin] if last else None
+        field = chain.phases[last].masks
+        masks = None if field is None else self.rows[field]
+        chain.run(last, place, batch, places, located[chain.origin], samples, out, masks=masks)
 
 
 class Rivals:
@@ -643,8 +679,14 @@ class Catalogue:
                 end = f"{'-':>8}" if ratio is None else f"{ratio:8.2f}  {fastest:<16}"
                 lines.append(f"{row.case:{width}}" + "".join(f"{cell:>16}" for cell in cells) + end)
         lines.append("")
+        for name in self.peers:
+            lacking = [row.case for row in self.rows if row.notes.get(name) == LACKING]
+            lines += [f"{name} does not have: {', '.join(lacking)}."] if lacking else []
         lines += [
-            f"{row.case}, {name}: {note}" for row in self.rows for name, note in row.notes.items()
+            f"{row.case}, {name}: {note}"
+            for row in self.rows
+            for name, note in row.notes.items()
+            if note != LACKING
         ]
         lines += [f"{name}: did not run: {why}" for name, why in self.missing.items()]
         lines += [self.summary(threads) for threads in THREADS]
@@ -752,7 +794,7 @@ def _row(
     able = rivals.having(case.name)
     for name in rivals.names:
         if name not in able:
-            notes |= {} if name in rivals.absent else {name: "does not have it"}
+            notes |= {} if name in rivals.absent else {name: LACKING}
             continue
         try:
             if name in case.differs:

@@ -97,8 +97,8 @@ def picture():
         text(last + width / 2, y + 41, "next(iterator)", 12),
         arrow(f"M{last + width / 2} {top + height}V{y - 2}"),
         arrow(f"M{last} {y + 26}H{buffer + width / 2}V{top + height + 2}"),
-        text(buffer - 62, y + 22, "the memory is reused when the last array that", 12),
-        text(buffer - 62, y + 40, "sees it is gone", 12),
+        text(buffer - 80, y + 22, "the memory is reused when the last array that", 12),
+        text(buffer - 80, y + 40, "sees it is gone", 12),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"

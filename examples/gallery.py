@@ -6,6 +6,7 @@
 """
 
 import argparse
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,9 @@ class Op:
     # Whether it needs boxes, which are drawn into its result, or other samples with boxes and masks.
     boxes: bool = False
     mixes: bool = False
+    # Whether it makes several views, or mixes the values of two samples.
+    views: bool = False
+    blends: bool = False
 
     def tile(self, photograph: np.ndarray, draw: int = 0) -> Tile:
         op = self.make(*self.arguments, **dict(self.options))
@@ -58,6 +62,10 @@ class Op:
             return Tile(self.make.__name__, ", ".join(words), with_boxes(photograph, op))
         if self.mixes:
             return Tile(self.make.__name__, ", ".join(words), with_others(photograph, op))
+        if self.views:
+            return Tile(self.make.__name__, ", ".join(words), with_views(photograph, op))
+        if self.blends:
+            return Tile(self.make.__name__, ", ".join(words), blended(photograph, op))
         chain = lx.pipeline([*self.before, op], seed=SEED)
         result = shown(chain(photograph[None], positions=[draw])[0])
         if self.halved:
@@ -75,9 +83,11 @@ def op(
     halved: bool = False,
     boxes: bool = False,
     mixes: bool = False,
+    views: bool = False,
+    blends: bool = False,
     **options: Any,
 ) -> Op:
-    return Op(make, arguments, tuple(options.items()), before, halved, boxes, mixes)
+    return Op(make, arguments, tuple(options.items()), before, halved, boxes, mixes, views, blends)
 
 
 def with_boxes(photograph: np.ndarray, op: Any) -> np.ndarray:
@@ -104,13 +114,52 @@ def with_outlines(batch: Any) -> np.ndarray:
     return np.asarray(picture)
 
 
+def flowers(size: int) -> list[np.ndarray]:
+    """Return three pictures of flowers."""
+    whole = Image.fromarray(load_sample_image("flower.jpg"))
+    parts = ((160, 20, 560, 420), (120, 0, 540, 420), (220, 30, 600, 410))
+    return [np.asarray(whole.crop(part).resize((size, size))) for part in parts]
+
+
+def with_views(photograph: np.ndarray, op: Any) -> np.ndarray:
+    """Return all views of the photograph in a grid, at the same scale."""
+    loader = lx.DataLoader(
+        {"image": photograph[None]},
+        batch_size=1,
+        seed=SEED,
+        output="numpy",
+        transforms={"image": [op]},
+    )
+    views = [view[0] for view in loader.batch(0).values()]
+    columns = math.ceil(math.sqrt(len(views)))
+    cell = len(photograph) // columns
+    largest = max(len(view) for view in views)
+    sheet = Image.new("RGB", photograph.shape[:2], BACKGROUND)
+    for number, view in enumerate(views):
+        side = max(1, (cell - 1) * len(view) // largest)
+        place = (number % columns * cell, number // columns * cell)
+        sheet.paste(Image.fromarray(view).resize((side, side)), place)
+    return np.asarray(sheet)
+
+
+def blended(photograph: np.ndarray, op: Any) -> np.ndarray:
+    """Return the photograph mixed with a picture of a flower."""
+    loader = lx.DataLoader(
+        {"image": np.stack([photograph, *flowers(len(photograph))])},
+        batch_size=4,
+        seed=SEED,
+        output="numpy",
+        shuffle=False,
+        transforms={"image": [T.ToFloat(), op]},
+    )
+    levels: np.ndarray = np.round(255 * loader.batch(0)["image"][0])
+    return levels.astype(np.uint8)
+
+
 def with_others(photograph: np.ndarray, op: Any) -> np.ndarray:
     """Return the result of an op on the photograph and three pictures of flowers with masks and boxes."""
     size = len(photograph)
-    whole = Image.fromarray(load_sample_image("flower.jpg"))
-    parts = ((160, 20, 560, 420), (120, 0, 540, 420), (220, 30, 600, 410))
-    flowers = [np.asarray(whole.crop(part).resize((size, size))) for part in parts]
-    images = np.stack([photograph, *flowers])
+    images = np.stack([photograph, *flowers(size)])
     masks = np.zeros((4, size, size), np.uint8)
     boxes = np.zeros((4, 2, 4), np.float32)
     for place in range(1, 4):
@@ -159,8 +208,14 @@ def families(size: int) -> dict[str, list[Op]]:
             op(T.BoxSafeCrop, size, boxes=True),
             op(T.ZoomOut, size, 1.0, sides=(1.5, 2.0), fill=114),
             op(T.ScaleJitter, size, (0.6, 0.6), fill=114),
+        ],
+        "several views, several samples": [
+            op(T.FiveCrop, part, views=True),
+            op(T.TenCrop, part, views=True),
             op(T.Mosaic, mixes=True),
             op(T.CopyPaste, 1.0, mixes=True),
+            op(T.MixUp, 5.0, blends=True),
+            op(T.CutMix, 5.0, blends=True),
         ],
         "geometric": [
             op(T.Rotate, (25, 25)),
@@ -233,6 +288,8 @@ def policies() -> dict[str, list[Op]]:
         "AutoAugment": [op(T.AutoAugment)],
         "AugMix": [op(T.AugMix, 8)],
         "OneOf": [op(T.OneOf, T.Invert(), T.Grayscale(), T.GaussianBlur(3.0))],
+        "SomeOf": [op(T.SomeOf, 2, T.Invert(), T.Grayscale(), T.GaussianBlur(3.0), T.Rotate(40))],
+        "RandomOrder": [op(T.RandomOrder, T.Rotate((40, 40)), T.GridMask(0.4))],
         "Maybe": [op(T.Maybe, 0.5, T.Rotate(40), noisy)],
     }
 
@@ -401,8 +458,8 @@ def main() -> None:
     options = parser.parse_args()
     for name, rows in SHEETS if options.signals else SHEETS[:2]:
         page = sheet(list(rows(options.size)), options.size)
-        # 256 colours make the file less than half as large.
-        colours = page.quantize(256, Image.Quantize.MEDIANCUT)
+        # 160 colours make the file less than half as large.
+        colours = page.quantize(160, Image.Quantize.MEDIANCUT)
         few = page.quantize(palette=colours, dither=Image.Dither.FLOYDSTEINBERG)
         few.save(options.folder / f"{name}.png", optimize=True)
 

@@ -327,7 +327,7 @@ def _gather(source, rows, out):
         raise TypingError(
             "kernels.gather: `source` and `out` must have as many axes, and one dtype."
         )
-    straight = source.layout == "C" and out.layout == "C"
+    contiguous = source.layout == "C" and out.layout == "C"
 
     def gather_rows(source, rows, out):
         if out.shape[1:] != source.shape[1:] or len(out) != len(rows):
@@ -340,7 +340,7 @@ def _gather(source, rows, out):
                 row += len(source)
             if row < 0 or row >= len(source):
                 raise IndexError("kernels.gather: a row is outside of `source`")
-            if straight:
+            if contiguous:
                 size = source.strides[0]
                 copy_bytes(out.ctypes.data + i * size, source.ctypes.data + row * size, size)
             else:

@@ -31,8 +31,8 @@ TABLES, LENGTHS, SYMBOLS, NEW = 12, 16, 256, 8
 CATEGORIES = 16
 # Codes of at most so many bits are looked up, and longer ones are rare.
 LOOKUP_BITS = 9
-# A row of `decoders`: symbol and length for the next bits, and of each length the first code that is none, and how far
-# its symbols are from its codes.
+# A row of `decoders`: symbol and length for the next bits, and of each length the number after its last code, and how
+# far its symbols are from its codes.
 LIMITS = 1 << LOOKUP_BITS
 OFFSETS = LIMITS + LENGTHS + 1
 DECODER = OFFSETS + LENGTHS + 1

@@ -31,6 +31,15 @@ if config.DISABLE_JIT:
         """Load the integer of 64 bits at an address."""
         return np.int64(ctypes.c_int64.from_address(int(address)).value)
 
+    def load_bytes(address: int) -> Any:
+        """Load eight bytes at any address, aligned or not, as an integer."""
+        return load_word(address)
+
+    def trailing_zeros(word: Any) -> int:
+        """Return the number of zeros below the lowest bit of an integer that is not 0."""
+        number = int(word)
+        return (number & -number).bit_length() - 1
+
     def load_float(address: int) -> Any:
         """Load the float of 64 bits at an address."""
         return np.float64(ctypes.c_double.from_address(int(address)).value)
@@ -105,6 +114,24 @@ else:
     def load_word(typing_context: Any, address: Any) -> Any:
         """Load the integer of 64 bits at an address."""
         return types.int64(types.intp), _loading(WORD)
+
+    @intrinsic
+    def load_bytes(typing_context: Any, address: Any) -> Any:
+        """Load eight bytes at any address, aligned or not, as an integer."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.load(builder.inttoptr(arguments[0], WORD.as_pointer()), align=1)
+
+        return types.int64(types.intp), generate
+
+    @intrinsic
+    def trailing_zeros(typing_context: Any, word: Any) -> Any:
+        """Return the number of zeros below the lowest bit of an integer that is not 0."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.cttz(arguments[0], ir.IntType(1)(1))
+
+        return types.int64(types.int64), generate
 
     @intrinsic
     def load_float(typing_context: Any, address: Any) -> Any:

@@ -6,6 +6,7 @@ import numpy as np
 
 from .compilation import jitable, kernel
 from .distributions import start_draws
+from .memory import copy_bytes
 from .random import fold
 
 
@@ -32,16 +33,37 @@ def cut_stretch(rng: Any, length: int, share: float) -> Any:
     return max(middle - extent // 2, 0), min(middle + extent - extent // 2, length)
 
 
+@jitable
+def copy_part(source: Any, begin: int, end: int, out: Any) -> None:
+    """Copy a part of the values of a sample to the same place, as bytes: loops over floats are slower."""
+    if end > begin:
+        size = out.itemsize
+        copy_bytes(
+            out.ctypes.data + begin * size, source.ctypes.data + begin * size, (end - begin) * size
+        )
+
+
+@jitable
+def left_alone(rng: Any, probability: float, own: Any, out: Any) -> bool:
+    """Draw whether a sample is not mixed; if so, copy it to `out`. Nothing is drawn for a probability of 1."""
+    if probability >= 1.0 or rng.random() < probability:
+        return False
+    copy_part(own, 0, own.shape[0], out)
+    return True
+
+
 @kernel
 def mix_up(
-    first: int, positions: Any, partners: Any, key: Any, alpha: float, samples: Any, out: Any
-) -> None:
+    first: int, positions: Any, partners: Any, key: Any, probability: float, alpha: float, samples: Any, out: Any
+) -> None:  # fmt: skip
     """Write share * sample + (1 - share) * partner, shares from Beta(alpha, alpha); `first` is the place of out[0]."""
     for i in range(out.shape[0]):
         rng = start_draws(fold(key, positions[i]))
+        own, other = samples[first + i], samples[partners[i]]
+        if left_alone(rng, probability, own, out[i]):
+            continue
         share = np.float32(rng.beta(alpha, alpha))
         rest = np.float32(1) - share
-        own, other = samples[first + i], samples[partners[i]]
         for k in range(out.shape[1]):
             out[i, k] = own[k] * share + other[k] * rest
 
@@ -52,6 +74,7 @@ def cut_mix(
     positions: Any,
     partners: Any,
     key: Any,
+    probability: float,
     alpha: float,
     height: int,
     width: int,
@@ -65,14 +88,14 @@ def cut_mix(
     pixel = pitch // width
     for i in range(out.shape[0]):
         rng = start_draws(fold(key, positions[i]))
-        top, bottom, left, right = cut_box(rng, height, width, rng.beta(alpha, alpha))
         own, other = samples[first + i], samples[partners[i]]
+        if left_alone(rng, probability, own, out[i]):
+            continue
+        top, bottom, left, right = cut_box(rng, height, width, rng.beta(alpha, alpha))
         if pasted:
-            for k in range(size):
-                out[i, k] = own[k]
+            copy_part(own, 0, size, out[i])
             for row in range(top, bottom):
-                for k in range(row * pitch + left * pixel, row * pitch + right * pixel):
-                    out[i, k] = other[k]
+                copy_part(other, row * pitch + left * pixel, row * pitch + right * pixel, out[i])
         else:
             rest = np.float32((bottom - top) * (right - left) / (height * width))
             share = np.float32(1) - rest
@@ -86,6 +109,7 @@ def cut_mix_series(
     positions: Any,
     partners: Any,
     key: Any,
+    probability: float,
     alpha: float,
     length: int,
     pasted: bool,
@@ -97,13 +121,13 @@ def cut_mix_series(
     moment = size // length
     for i in range(out.shape[0]):
         rng = start_draws(fold(key, positions[i]))
-        begin, end = cut_stretch(rng, length, rng.beta(alpha, alpha))
         own, other = samples[first + i], samples[partners[i]]
+        if left_alone(rng, probability, own, out[i]):
+            continue
+        begin, end = cut_stretch(rng, length, rng.beta(alpha, alpha))
         if pasted:
-            for k in range(size):
-                out[i, k] = own[k]
-            for k in range(begin * moment, end * moment):
-                out[i, k] = other[k]
+            copy_part(own, 0, size, out[i])
+            copy_part(other, begin * moment, end * moment, out[i])
         else:
             rest = np.float32((end - begin) / length)
             share = np.float32(1) - rest

@@ -12,11 +12,14 @@ import numpy as np
 
 from .compilation import jitable, kernel
 from .distributions import start_draws
+from .memory import copy_bytes, load_bytes, trailing_zeros
 from .random import as_uniform, draw_bits, fold
 
 # The facts of an object: its number of pixels, and their first and last row and column.
 COUNT, TOP, BOTTOM, LEFT, RIGHT = range(5)
 FACTS = 5
+# Entries of the cache of answers, a power of two: labels are few.
+SLOTS = 256
 
 
 @jitable
@@ -37,32 +40,71 @@ def is_pasted(state: Any, value: Any, share: Any, rows: Any, background: Any) ->
     return as_uniform(draw_bits(of_value, 0)) < share
 
 
+@jitable
+def is_pasted_again(
+    state: Any, value: Any, share: Any, rows: Any, background: Any, known: Any
+) -> Any:
+    """Return `is_pasted`, of values that occur again from a cache: rows of value, answer, and whether it is known."""
+    slot = value & (SLOTS - 1)
+    if known[slot, 2] == 0 or known[slot, 0] != value:
+        known[slot, 0], known[slot, 2] = value, 1
+        known[slot, 1] = 1 if is_pasted(state, value, share, rows, background) else 0
+    return known[slot, 1]
+
+
+@jitable
+def end_of_run(mask: Any, begin: Any) -> Any:
+    """Return where the run of equal values at a place ends; eight bytes are compared at once."""
+    label, stop, size = mask[begin], begin + 1, mask.shape[0]
+    first, width = mask.ctypes.data, mask.itemsize
+    step = 8 // width
+    while stop + step <= size:
+        place = first + stop * width
+        # A value is compared with its neighbour, so all are equal to the first one.
+        apart = load_bytes(place) ^ load_bytes(place - width)
+        if apart != 0:
+            return stop + trailing_zeros(apart) // (8 * width)
+        stop += step
+    while stop < size and mask[stop] == label:
+        stop += 1
+    return stop
+
+
 @kernel
 def paste_pixels(
     first: int, positions: Any, partners: Any, key: Any, probability: float, share: float, rows: int, background: Any,
-    masks: Any, samples: Any, out: Any,
+    masks: Any, known: Any, samples: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Paste pixels of an image that belongs to a mask; they are copied as bytes."""
+    """Paste pixels of an image that belongs to a mask; they are copied as bytes.
+
+    `known` is memory for a cache, int64 of (SLOTS, 3).
+    """
     pixel = out.shape[1] // masks.shape[1]
     for i in range(out.shape[0]):
         own, other, target = samples[first + i], samples[partners[i]], out[i]
-        for k in range(target.shape[0]):
-            target[k] = own[k]
+        copy_bytes(target.ctypes.data, own.ctypes.data, target.shape[0])
         state = fold(key, positions[i])
         if not happens(state, probability, first + i, partners[i]):
             continue
+        for slot in range(SLOTS):
+            known[slot, 2] = 0
         mask = masks[partners[i]]
         begin = 0
+        # Runs of pixels with one answer: where labels change from pixel to pixel, they are longer than runs of a label.
+        label = mask[0]
+        pasted = is_pasted_again(state, np.int64(label), share, rows, background, known)
         while begin < mask.shape[0]:
-            label = mask[begin]
-            stop = begin + 1
-            while stop < mask.shape[0] and mask[stop] == label:
-                stop += 1
-            if is_pasted(state, np.int64(label), share, rows, background):
-                line, given = target[begin * pixel : stop * pixel], other[begin * pixel :]
-                for k in range(line.shape[0]):
-                    line[k] = given[k]
-            begin = stop
+            answer, stop = pasted, begin
+            while answer == pasted:
+                stop = end_of_run(mask, stop)
+                if stop == mask.shape[0]:
+                    break
+                label = mask[stop]
+                answer = is_pasted_again(state, np.int64(label), share, rows, background, known)
+            if pasted == 1:
+                place, size = begin * pixel, (stop - begin) * pixel
+                copy_bytes(target.ctypes.data + place, other.ctypes.data + place, size)
+            begin, pasted = stop, answer
 
 
 @kernel

@@ -29,14 +29,12 @@ def row_layout(array: NDArray[Any]) -> RowLayout:
     strides, shape = array.strides[1:], array.shape[1:]
     swap = not array.dtype.isnative
     size = array.dtype.itemsize
-    contiguous = [
-        int(np.prod(shape[axis + 1 :], dtype=np.int64)) * size for axis in range(len(shape))
-    ]
-    straight = all(
+    packed = [int(np.prod(shape[axis + 1 :], dtype=np.int64)) * size for axis in range(len(shape))]
+    contiguous = all(
         extent <= 1 or stride == wanted
-        for extent, stride, wanted in zip(shape, strides, contiguous, strict=True)
+        for extent, stride, wanted in zip(shape, strides, packed, strict=True)
     )
-    if straight and not swap and array.flags.aligned:
+    if contiguous and not swap and array.flags.aligned:
         return RowLayout()
     # Complex numbers and strings swap by component, all others by element.
     unit = {"c": size // 2, "U": 4}.get(array.dtype.kind, size)

@@ -59,7 +59,7 @@ def snappy_blocks(
                 offset += tag >> 5 << 8
             if offset == 0 or offset > position:
                 return DAMAGED
-            # A copy of what is before the block: so it is none.
+            # A copy from before the beginning of a block: so no block begins there.
             while unpacked[count - 1] > position - offset:
                 count -= 1
                 after = position

@@ -40,6 +40,24 @@ def is_alpha(k: Any, channels: Any) -> Any:
     return channels == 4 and k & 3 == 3
 
 
+@jitable
+def keep_alpha(x: Any, kept: Any) -> None:
+    """Copy the opacity of an image of four channels to an array of (height, width)."""
+    if x.shape[2] == 4:
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                kept[i, j] = x[i, j, 3]
+
+
+@jitable
+def restore_alpha(kept: Any, x: Any) -> None:
+    """Copy the opacity back to an image of four channels."""
+    if x.shape[2] == 4:
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                x[i, j, 3] = kept[i, j]
+
+
 def split_singly(x: Any, start: Any, count: Any, planes: Any) -> None:
     """Split channels value by value."""
     flat = x.reshape(-1)

@@ -520,17 +520,24 @@ def cut_box(rng, height, width, share):
     return (*rows.tolist(), *columns.tolist())
 
 
-def mix_up(first, positions, partners, key, alpha, samples, out):
+def mix_up(first, positions, partners, key, probability, alpha, samples, out):
     for i, (position, partner) in enumerate(zip(positions, partners, strict=True)):
-        share = np.float32(Draws(fold(key, position)).beta(alpha, alpha))
+        rng = Draws(fold(key, position))
+        out[i] = samples[first + i]
+        if probability < 1 and rng.random() >= probability:
+            continue
+        share = np.float32(rng.beta(alpha, alpha))
         out[i] = samples[first + i] * share + samples[partner] * (1 - share)
 
 
 def cut_mix(
-    first, positions, partners, key, alpha, height, width, pasted, samples, out
+    first, positions, partners, key, probability, alpha, height, width, pasted, samples, out
 ):  # fmt: skip
     for i, (position, partner) in enumerate(zip(positions, partners, strict=True)):
         rng = Draws(fold(key, position))
+        out[i] = samples[first + i]
+        if probability < 1 and rng.random() >= probability:
+            continue
         top, bottom, left, right = cut_box(rng, height, width, rng.beta(alpha, alpha))
         box = np.zeros((height, width, 1), bool)
         box[top:bottom, left:right] = True
@@ -550,9 +557,14 @@ def cut_stretch(rng, length, share):
     return tuple(np.clip([begin, begin + extent], 0, length).tolist())
 
 
-def cut_mix_series(first, positions, partners, key, alpha, length, pasted, samples, out):
+def cut_mix_series(
+    first, positions, partners, key, probability, alpha, length, pasted, samples, out
+):
     for i, (position, partner) in enumerate(zip(positions, partners, strict=True)):
         rng = Draws(fold(key, position))
+        out[i] = samples[first + i]
+        if probability < 1 and rng.random() >= probability:
+            continue
         begin, end = cut_stretch(rng, length, rng.beta(alpha, alpha))
         own, other = samples[first + i], samples[partner]
         if pasted:
@@ -666,7 +678,18 @@ def pasted_values(first, i, positions, partners, key, probability, share, rows, 
 
 
 def paste_pixels(
-    first, positions, partners, key, probability, share, rows, background, masks, samples, out
+    first,
+    positions,
+    partners,
+    key,
+    probability,
+    share,
+    rows,
+    background,
+    masks,
+    known,
+    samples,
+    out,
 ):
     given = (positions, partners, key, probability, share, rows, background, masks)
     for i, partner in enumerate(partners):

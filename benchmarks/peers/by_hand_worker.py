@@ -7,6 +7,7 @@ Run by the Python of AlbumentationsX's environment, as `python -m benchmarks.pee
 """
 
 import math
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -385,6 +386,100 @@ def shadow(image: Array, random: Random) -> Array:
     return out
 
 
+def five_crops(image: Array) -> Array:
+    """Return the corners row by row, then the centre."""
+    out = np.empty((5, of.CROP, of.CROP, 3), np.uint8)
+    for number, (top, left) in enumerate(FIVE):
+        out[number] = image[top : top + of.CROP, left : left + of.CROP]
+    return out
+
+
+def ten_crops(image: Array) -> Array:
+    """Return the five crops of the image, and those of the mirrored image."""
+    out = np.empty((10, of.CROP, of.CROP, 3), np.uint8)
+    for half, shown in ((out[:5], image), (out[5:], cv2.flip(image, 1))):
+        for number, (top, left) in enumerate(FIVE):
+            half[number] = shown[top : top + of.CROP, left : left + of.CROP]
+    return out
+
+
+def mosaic() -> Image:
+    """Combine an image with the three before it, around a drawn point."""
+    random = np.random.default_rng()
+    last: deque[Array] = deque(maxlen=4)
+
+    def function(image: Array) -> Array:
+        last.append(image)
+        size = len(image)
+        row, column = (int(share * size) for share in random.uniform(*of.CENTER, 2))
+        out = np.empty_like(image)
+        for number in range(4):
+            other = last[-1 - number % len(last)]
+            rows = slice(0, row) if number < 2 else slice(row, size)
+            columns = slice(0, column) if number % 2 == 0 else slice(column, size)
+            # Each touches the point with a corner.
+            down = size - row if number < 2 else -row
+            across = size - column if number % 2 == 0 else -column
+            out[rows, columns] = other[
+                rows.start + down : rows.stop + down, columns.start + across : columns.stop + across
+            ]
+        return out
+
+    return function
+
+
+def copy_paste() -> Callable[..., tuple[Array, Array]]:
+    """Paste objects of the image before into an image; a label is an object."""
+    random = np.random.default_rng()
+    before: list[tuple[Array, Array]] = []
+
+    def function(image: Array, mask: Array) -> tuple[Array, Array]:
+        other, labels = before[0] if before else (image, mask)
+        before[:] = [(image, mask)]
+        chosen = (random.random(256) < of.PASTED).astype(np.uint8)
+        chosen[0] = 0
+        pasted = cv2.LUT(labels, chosen)
+        result, label = image.copy(), mask.copy()
+        cv2.copyTo(other, pasted, result)
+        cv2.copyTo(labels, pasted, label)
+        return result, label
+
+    return function
+
+
+def mix_up() -> Image:
+    """Mix an image with the one before it."""
+    random = np.random.default_rng()
+    before: list[Array] = []
+
+    def function(image: Array) -> Array:
+        other = before[0] if before else image
+        before[:] = [image]
+        share = random.beta(1.0, 1.0)
+        return cv2.addWeighted(image, share, other, 1 - share, 0)
+
+    return function
+
+
+def cut_mix() -> Image:
+    """Paste a box of the image before, drawn as in the code of the paper."""
+    random = np.random.default_rng()
+    before: list[Array] = []
+
+    def function(image: Array) -> Array:
+        other = before[0] if before else image
+        before[:] = [image]
+        size = len(image)
+        half = int(size * math.sqrt(1 - random.beta(1.0, 1.0))) // 2
+        row, column = random.integers(0, size, 2)
+        out = image.copy()
+        box = np.s_[max(row - half, 0) : row + half, max(column - half, 0) : column + half]
+        out[box] = other[box]
+        return out
+
+    return function
+
+
 def drawn(function: Callable[[Array, Random], Array]) -> Maker:
     """Return a maker for a function that draws: each thread has a generator of its own."""
 
@@ -408,6 +503,7 @@ ZOOM = cv2.getRotationMatrix2D(CENTRE, 0.0, of.SCALE)
 AFFINE = np.array(of.affine_matrix())
 MARGIN = (of.SIZE - of.CROP) // 2
 SPARE = of.SIZE - of.CROP + 1
+FIVE = (*((top, left) for top in (0, SPARE - 1) for left in (0, SPARE - 1)), (MARGIN, MARGIN))
 SPREAD = (of.LARGE - of.SIZE) // 2
 
 MAKERS: dict[str, Maker] = {
@@ -463,6 +559,12 @@ MAKERS: dict[str, Maker] = {
     ),
     "RandomResizedCrop antialias": drawn(antialiased_crop),
     "RandomResizedCrop by area": drawn(area_crop),
+    "FiveCrop": fixed(five_crops),
+    "TenCrop": fixed(ten_crops),
+    "Mosaic": mosaic,
+    "CopyPaste": copy_paste,
+    "MixUp": mix_up,
+    "CutMix": cut_mix,
     "D4": drawn(d4),
     "CoarseDropout": drawn(coarse_dropout),
     "RandomBrightnessContrast": fixed(

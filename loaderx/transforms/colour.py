@@ -346,11 +346,14 @@ def channel_shuffle(
     """Put the channels into a random order, with a probability."""
     if rng.random() >= probability:
         return
-    shuffle_channels(x, rng, x.shape[2], order, pixel)
+    shuffle_channels(x, rng, 3 if x.shape[2] == 4 else x.shape[2], order, pixel)
 
 
 class ChannelShuffle(ImageTransform):
-    """Channels in a random order, with `probability`; each order is as likely as the others."""
+    """Channels in a random order, with `probability`; each order is as likely as the others.
+
+    Of four channels the last is opacity (alpha) and stays as it is.
+    """
 
     function = staticmethod(channel_shuffle)
     clips = False
@@ -377,11 +380,12 @@ def channel_drop(
         return
     value, left = saturate(fill, x), channels
     every = x.shape[2]
+    colours = 3 if every == 4 else every
     # Listed for a block of pixels, as masks of bits: a loop over one channel moves single values.
     line, itemsize = filled.view(np.uint8), kept.shape[0] // filled.shape[0]
     for c in range(every):
-        # Of the channels from here on `left` are dropped, each as likely as the others.
-        drop = rng.integers(0, every - c) < left
+        # Of the channels from here on `left` are dropped, each as likely as the others; opacity is not one of them.
+        drop = c < colours and rng.integers(0, colours - c) < left
         left -= 1 if drop else 0
         filled[c] = value if drop else saturate(0, x)
         for byte in range(itemsize):
@@ -406,7 +410,10 @@ def channel_drop(
 
 
 class ChannelDrop(ImageTransform):
-    """Channel dropout: with `probability`, `channels` of the channels, each equally likely, become `fill`."""
+    """Channel dropout: with `probability`, `channels` of the channels, each equally likely, become `fill`.
+
+    Of four channels the last is opacity (alpha) and stays as it is.
+    """
 
     function = staticmethod(channel_drop)
     clips = False
@@ -423,9 +430,11 @@ class ChannelDrop(ImageTransform):
 
     def output(self, spec: Spec) -> Spec:
         super().output(spec)
-        if self._channels >= image_shape(spec, self.name)[2]:
+        channels = image_shape(spec, self.name)[2]
+        if self._channels >= (3 if channels == 4 else channels):
             raise ArgumentError(
-                f"{self.name}: `channels` (={self._channels}) must be fewer than the image has; the input is {spec}."
+                f"{self.name}: `channels` (={self._channels}) must be fewer than the image has"
+                f"{', besides opacity' if channels == 4 else ''}; the input is {spec}."
             )
         return spec
 

@@ -65,10 +65,12 @@ class CopyPaste(CompositeTransform):
             first: int, positions: Any, partners: Any, key: Any, samples: Any, masks: Any, out: Any
         ) -> None:
             function: Any = pasting.paste_instances
+            given: tuple[Any, ...] = (*self._given(), masks)
             if not self.counts:
                 function = pasting.paste_pixels
+                given += (np.empty((pasting.SLOTS, 3), np.int64),)
                 samples, out = samples.view(np.uint8), out.view(np.uint8)
-            function(first, positions, partners[0], key, *self._given(), masks, samples, out)
+            function(first, positions, partners[0], key, *given, samples, out)
 
         return Mixing(run, self.output(spec), objects=self.objects)
 

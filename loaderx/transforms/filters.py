@@ -8,11 +8,12 @@ import numpy as np
 from loaderx.errors import ArgumentError
 from loaderx.kernels.compilation import jitable
 from loaderx.kernels.filters import BLOCK_BYTES, apply_curves, blur, clipped, sharpen, tile_curves
+from loaderx.kernels.tones import keep_alpha, restore_alpha
 from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount, factors
 from .base import image_shape, is_integer, pair
-from .image import ImageTransform
+from .image import ImageTransform, alpha_space
 
 # Up to here the result is less than 1 away: 0.5 by rounding, 2 * radius * 255 / 65536 by the shares of both passes,
 # and (radius + 2) / 128 by the products that are cut off.
@@ -128,17 +129,21 @@ class GaussianBlur(ImageTransform):
         return smoothing_spaces(spec, self._radius)
 
 
-def sharpness(x: Any, rng: Any, amount: Any, white: float, lines: Any, sums: Any) -> None:
+def sharpness(
+    x: Any, rng: Any, amount: Any, white: float, lines: Any, sums: Any, alpha: Any
+) -> None:
     """Move values towards the smoothed image, or away from it."""
     factor = draw_amount(rng, amount)
     if factor != 1.0:
+        keep_alpha(x, alpha)
         sharpen(x, factor, white, lines, sums)
+        restore_alpha(alpha, x)
 
 
 class Sharpness(ImageTransform):
     """Sharpness: the distance from the smoothed image times a factor, 1 - amount to 1 + amount for a number.
 
-    It is Pillow's, but its results are rounded.
+    It is Pillow's, but its results are rounded. Of four channels the last is opacity (alpha) and stays as it is.
     """
 
     function = staticmethod(sharpness)
@@ -150,7 +155,7 @@ class Sharpness(ImageTransform):
     def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
         length = spec.shape[1] * spec.shape[2]
         dtype = np.float32 if np.can_cast(spec.dtype, np.float32) else np.float64
-        return Spec((2, length), spec.dtype), Spec((length,), dtype)
+        return Spec((2, length), spec.dtype), Spec((length,), dtype), alpha_space(spec)
 
 
 def clahe(

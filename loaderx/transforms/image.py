@@ -26,11 +26,16 @@ def with_channels(spec: Spec) -> Spec:
     return Spec((*spec.shape, 1), spec.dtype) if len(spec.shape) == 2 else spec
 
 
+def alpha_space(spec: Spec) -> Spec:
+    """Return the workspace for the opacity of an image; one value where it has none."""
+    return Spec(spec.shape[:2] if spec.shape[2] == 4 else (1, 1), spec.dtype)
+
+
 class ImageTransform(SampleTransform):
     """In-place op on (height, width, channels) or (height, width); its last parameter is `white`, the value of white.
 
     The compiled function gets (height, width) as one channel. Of four channels the last is opacity (alpha), which ops
-    on colours leave as it is.
+    on colours and noise leave as it is. Blurs blur it, as they mix pixels.
     """
 
     in_place = True

@@ -13,7 +13,7 @@ from loaderx.errors import ArgumentError
 from loaderx.kernels.mix import cut_mix, cut_mix_series, mix_up
 from loaderx.spec import Spec
 
-from .base import Transform, as_number
+from .base import Transform, as_number, between
 from .step import Step
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class MixTransform(BatchTransform):
     keeps_axes = True
     mixes_values = True
 
-    def __init__(self, alpha: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, *, probability: float = 1.0) -> None:
+        self.probability = between("probability", probability, 0, 1)
         self.alpha = as_number(alpha)
         if not 0 < self.alpha < math.inf:
             raise ArgumentError(f"`alpha` (={alpha!r}) must be a finite number above 0.")
@@ -99,7 +100,7 @@ class MixUp(MixTransform):
     """MixUp: share * sample + (1 - share) * partner, the share drawn per sample from Beta(alpha, alpha)."""
 
     def mixer(self, image: Spec, spec: Spec) -> Mixer:
-        return _mixer_of_pairs(mix_up, self.alpha)
+        return _mixer_of_pairs(mix_up, self.probability, self.alpha)
 
 
 class CutMix(MixTransform):
@@ -122,10 +123,10 @@ class CutMix(MixTransform):
         if len(image.shape) < 3:
             length = image.shape[0]
             pasted = spec.shape[:1] == (length,)
-            return _mixer_of_pairs(cut_mix_series, self.alpha, length, pasted)
+            return _mixer_of_pairs(cut_mix_series, self.probability, self.alpha, length, pasted)
         height, width = image.shape[:2]
         pasted = spec.shape[:2] == (height, width)
-        return _mixer_of_pairs(cut_mix, self.alpha, height, width, pasted)
+        return _mixer_of_pairs(cut_mix, self.probability, self.alpha, height, width, pasted)
 
 
 def _mixer_of_pairs(function: Any, *given: Any) -> Mixer:

@@ -16,23 +16,28 @@ from loaderx.kernels.noise import (
     poisson_at,
 )
 from loaderx.kernels.pixels import precise, saturate
-from loaderx.kernels.tones import is_alpha, rounded
+from loaderx.kernels.tones import is_alpha, keep_alpha, restore_alpha, rounded
 from loaderx.spec import Spec
 
 from .amounts import Amount, amounts, draw_amount
 from .base import finite
-from .image import ImageTransform
+from .image import ImageTransform, alpha_space
 
 
-def gaussian_noise(x: Any, rng: Any, std: Any, mean: Any, white: float) -> None:
+def gaussian_noise(x: Any, rng: Any, std: Any, mean: Any, white: float, alpha: Any) -> None:
     """Add a normal number to every value."""
     deviation, middle = draw_amount(rng, std), draw_amount(rng, mean)
     if deviation != 0.0 or middle != 0.0:
+        keep_alpha(x, alpha)
         add_noise(x.reshape(-1), next_bits(rng), middle * white, deviation * white, white)
+        restore_alpha(alpha, x)
 
 
 class GaussianNoise(ImageTransform):
-    """Gaussian noise for every value, with a deviation of `std` around `mean` in fractions of white; clipped."""
+    """Gaussian noise for every value, with a deviation of `std` around `mean` in fractions of white; clipped.
+
+    Of four channels the last is opacity (alpha) and stays as it is.
+    """
 
     function = staticmethod(gaussian_noise)
 
@@ -41,6 +46,9 @@ class GaussianNoise(ImageTransform):
     ) -> None:
         super().__init__(std=amounts("std", std, 0.0), mean=amounts("mean", mean))
         self.happens_with(probability)
+
+    def workspaces(self, spec: Spec) -> tuple[Spec, ...]:
+        return (alpha_space(spec),)
 
 
 def salt_pepper(x: Any, rng: Any, amount: Any, salt: Any, white: float, marks: Any) -> None:
@@ -52,17 +60,21 @@ def salt_pepper(x: Any, rng: Any, amount: Any, salt: Any, white: float, marks: A
     # In units of 24 random bits.
     mark_pixels(next_bits(rng), round(pepper * 2.0**24), round(share * 2.0**24), marks.reshape(-1))
     height, width, channels = x.shape
+    colours = 3 if channels == 4 else channels
     # Few pixels are marked, so most of the time a branch is all there is to do.
     for i in range(height):
         for j in range(width):
             if marks[i, j] != 0:
                 value = saturate(white if marks[i, j] == 2 else 0.0, x)
-                for c in range(channels):
+                for c in range(colours):
                     x[i, j, c] = value
 
 
 class SaltPepper(ImageTransform):
-    """Salt-and-pepper noise: a share of `amount` of all pixels becomes white (a share `salt` of these) or black."""
+    """Salt-and-pepper noise: a share of `amount` of all pixels becomes white (a share `salt` of these) or black.
+
+    Of four channels the last is opacity (alpha) and stays as it is.
+    """
 
     function = staticmethod(salt_pepper)
 
@@ -187,12 +199,13 @@ def iso_noise(
     """Draw hue and lightness noise for every pixel."""
     height, width, channels = x.shape
     flat, pixels = x.reshape(-1), height * width
+    step = 1 if channels > 1 else 0
     shift, strength = draw_amount(rng, color_shift), draw_amount(rng, intensity)
     if strength <= 0.0:
         return
     total, squares = 0.0, 0.0
     for j in range(pixels):
-        red, green, blue = _shares(flat, j * channels, white)
+        red, green, blue = _shares(flat, j * channels, step, white)
         light = (max(red, green, blue) + min(red, green, blue)) / 2
         total += light
         squares += light * light
@@ -200,22 +213,23 @@ def iso_noise(
     grain = math.sqrt(max(squares / pixels - mean * mean, 0.0)) * strength * 255.0
     fits = fill_poisson(grain, law, guides)
     for j in range(pixels):
-        red, green, blue = _shares(flat, j * channels, white)
+        red, green, blue = _shares(flat, j * channels, step, white)
         count = poisson_at(rng.random(), law, guides) if fits else draw_poisson(rng, grain)
         more = count / 255.0
         turn = 6.0 * shift * strength * rng.standard_normal()
         red, green, blue = _noisy_colour(red, green, blue, turn, more)
         flat[j * channels] = saturate(min(max(red, 0.0), 1.0) * white, x)
-        flat[j * channels + 1] = saturate(min(max(green, 0.0), 1.0) * white, x)
-        flat[j * channels + 2] = saturate(min(max(blue, 0.0), 1.0) * white, x)
+        flat[j * channels + step] = saturate(min(max(green, 0.0), 1.0) * white, x)
+        flat[j * channels + 2 * step] = saturate(min(max(blue, 0.0), 1.0) * white, x)
 
 
 @jitable
-def _shares(flat: Any, at: Any, white: Any) -> Any:
+def _shares(flat: Any, at: Any, step: Any, white: Any) -> Any:
+    """Return red, green and blue from 0 to 1; their places are `step` apart, 0 in a grey image."""
     return (
         min(max(np.float64(flat[at]) / white, 0.0), 1.0),
-        min(max(np.float64(flat[at + 1]) / white, 0.0), 1.0),
-        min(max(np.float64(flat[at + 2]) / white, 0.0), 1.0),
+        min(max(np.float64(flat[at + step]) / white, 0.0), 1.0),
+        min(max(np.float64(flat[at + 2 * step]) / white, 0.0), 1.0),
     )
 
 
@@ -252,11 +266,12 @@ class ISONoise(ImageTransform):
     """Camera noise in the dark: Poisson in lightness, normal in hue (Albumentations' ISONoise); clipped.
 
     In HLS, with the deviation of the lightness s: it moves towards white by Poisson(255 s intensity) / 255 of what is
-    left, and the hue turns by a normal number of deviation color_shift * intensity, in turns of the circle.
+    left, and the hue turns by a normal number of deviation color_shift * intensity, in turns of the circle. A grey
+    image has no hue.
     """
 
     function = staticmethod(iso_noise)
-    accepted_channels = (3, 4)
+    accepted_channels = (1, 3, 4)
 
     def __init__(
         self,

@@ -36,10 +36,14 @@ class _Recorded(SignalTransform):
                 f"`{name}` must be an array of shape (rows, time) or (rows, time, channels), or an NPDataset of one "
                 f"array or file with such rows; got {what}."
             )
-        if str(array.dtype) not in DTYPES or not array.flags.c_contiguous:
+        if str(array.dtype) not in DTYPES:
             raise ArgumentError(
-                f"`{name}` must be a C-contiguous array of {', '.join(DTYPES)}, not {array.dtype}{list(array.shape)}"
-                f"{'' if array.flags.c_contiguous else ', which is strided'}."
+                f"`{name}` must be an array of {', '.join(DTYPES)}, not {array.dtype}{list(array.shape)}."
+            )
+        if not array.flags.c_contiguous:
+            raise ArgumentError(
+                f"`{name}` must be a C-contiguous array, not {array.dtype}{list(array.shape)}, which is strided. Copy it: "
+                f"np.ascontiguousarray({name})."
             )
         super().__init__(**parameters)
 

@@ -49,7 +49,7 @@ def resample_linear(x: Any, out: Any, rng: Any, speed: Any, fill: float) -> None
 
 
 def resample_nearest(x: Any, out: Any, rng: Any, speed: Any, fill: float) -> None:
-    """Copy the moment that a place lies in."""
+    """Copy the moment that contains a place."""
     length, steps = x.shape[0], out.shape[0]
     source, target = x.reshape(length, -1), out.reshape(steps, -1)
     start, pace = draw_stretch(rng, length, steps, speed)
@@ -77,8 +77,8 @@ class Resample(SignalTransform):
     rate cannot hold are left out, and do not alias. Linear is
     `torch.nn.functional.interpolate(mode="linear", align_corners=False)`: without smoothing before. The place of a
     moment is its middle, so at a speed of 1 the ends of both signals are the same. Slower than 1, a random stretch of
-    the signal is all that fits; faster, the whole signal lies at a random place in `fill`. Integers that follow a
-    signal take the nearest moment.
+    the signal is all that fits; faster, the whole signal is at a random place in `fill`. Integers that follow a
+    signal have the value of the nearest moment.
     """
 
     in_place = False

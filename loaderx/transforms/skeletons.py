@@ -303,7 +303,7 @@ class TemporalCrop(SkeletonTransform):
 
     It is taken from the first to the last frame that are not padding, so no padding is left, unless all was padding.
     The place of a frame is its middle, as of a pixel in Resize. A person who is absent in one of the two frames that a
-    new one lies between is as in the nearer of them.
+    new one is between is as in the nearer of them.
     """
 
     function = staticmethod(temporal_crop)

@@ -229,7 +229,7 @@ def scale_part(x: Any, out: Any) -> None:
 
 @jitable
 def scale_part_nearest(x: Any, out: Any) -> None:
-    """Scale rows of x to as many rows as `out` has, each the one that it lies in."""
+    """Scale rows of x to as many rows as `out` has, each the row that contains its place."""
     length, steps = x.shape[0], out.shape[0]
     for i in range(steps):
         copy_values(x[min(int((i + 0.5) * length / steps), length - 1)], out[i])
@@ -260,7 +260,7 @@ class TimeWarp(SignalTransform):
     """Time warp: a random moment moved by up to `width` moments, and both sides of it scaled (SpecAugment).
 
     Linear in time on both sides, as in ESPnet. The moment is at least `width` away from both ends; a sample of at
-    most 2 * width moments stays as it is. Integers that follow a signal take the nearest moment.
+    most 2 * width moments stays as it is. Integers that follow a signal have the value of the nearest moment.
     """
 
     function = staticmethod(time_warp)

@@ -101,7 +101,7 @@ class TimeStretch(_Vocoded):
     """Time stretch: `rate` times as fast at the same pitch; cut at the end, or padded with `fill`, to as many moments.
 
     A phase vocoder as in librosa.effects.time_stretch, with frames of `n_fft` moments, every `hop` of them, a
-    quarter of `n_fft` if None. Integers that follow a signal take the nearest moment.
+    quarter of `n_fft` if None. Integers that follow a signal have the value of the nearest moment.
     """
 
     function = staticmethod(time_stretch)

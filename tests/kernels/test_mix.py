@@ -23,12 +23,16 @@ def batch(size, count=6, seed=0):
     return np.random.default_rng(seed).normal(size=(count, size)).astype(np.float32)
 
 
-def mixed(kernel, samples, *arguments, first=0, count=None, positions=None, partners=None):
+def mixed(
+    kernel, samples, *arguments, probability=1, first=0, count=None, positions=None, partners=None
+):
     count = len(samples) - first if count is None else count
     positions = np.arange(100, 100 + count) if positions is None else np.asarray(positions)
     partners = np.arange(first + 1, first + 1 + count) % len(samples) if partners is None else partners  # fmt: skip
     out = np.full((count, samples.shape[1]), np.nan, np.float32)
-    kernel(first, positions, np.asarray(partners), KEY, *arguments, samples, out)
+    kernel(
+        first, positions, np.asarray(partners), KEY, float(probability), *arguments, samples, out
+    )
     return out
 
 
@@ -58,6 +62,24 @@ def test_cutting_and_mixing_a_series_equals_its_twin(length, moment, pasted, alp
     out = mixed(mix.cut_mix_series, samples, alpha, length, pasted)
     expected = mixed(reference.cut_mix_series, samples, alpha, length, pasted)
     np.testing.assert_array_equal(out, expected)
+
+
+def test_with_a_probability_as_many_samples_are_mixed_and_others_stay():
+    samples = batch(4 * 5 * 3, count=64)
+    for name, *arguments in (
+        ("mix_up", 0.7),
+        ("cut_mix", 0.7, 4, 5, True),
+        ("cut_mix", 0.7, 4, 5, False),
+        ("cut_mix_series", 0.7, 20, True),
+    ):
+        out = mixed(getattr(mix, name), samples, *arguments, probability=0.5)
+        expected = mixed(getattr(reference, name), samples, *arguments, probability=0.5)
+        np.testing.assert_array_equal(out, expected)
+        same = np.all(out == samples, axis=1)
+        assert 20 <= np.count_nonzero(same) <= 50  # small boxes may be empty
+        np.testing.assert_array_equal(
+            mixed(getattr(mix, name), samples, *arguments, probability=0), samples
+        )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +125,7 @@ def test_shares_are_drawn_from_the_beta_distribution(alpha):
     partners = np.ones(SAMPLES, np.int64)
     for place in range(SAMPLES):
         positions = np.array([place])
-        mix.mix_up(0, positions, partners[:1], KEY, alpha, samples, shares[place : place + 1])
+        mix.mix_up(0, positions, partners[:1], KEY, 1.0, alpha, samples, shares[place : place + 1])
     assert stats.kstest(shares[:, 0], stats.beta(alpha, alpha).cdf).pvalue > 0.001
 
 

@@ -6,6 +6,7 @@ from numba.core import config
 from scipy import stats
 
 from loaderx.kernels import pasting
+from loaderx.kernels.compilation import kernel
 from loaderx.kernels.distributions import Draws
 from loaderx.kernels.random import fold
 from tests import reference
@@ -53,7 +54,8 @@ def run(kernel, out, masks, samples, *, first=0, partners=PARTNERS, share=0.5, r
 
 def pixels(module, masks, samples, count=COUNT, **options):
     out = np.full((count, samples.shape[1]), 7, np.uint8)
-    return run(module.paste_pixels, out, masks, samples, **options)
+    known = np.full((pasting.SLOTS, 3), -7)
+    return run(module.paste_pixels, out, masks, samples, after=(known,), **options)
 
 
 def instances(module, masks, count=COUNT, **options):
@@ -91,6 +93,45 @@ def test_pixels_equal_those_of_the_twin(dtype, rows, options):
         out = pixels(pasting, masks, samples, rows=rows, **options)
         expected = pixels(reference, masks, samples, rows=rows, **options)
         np.testing.assert_array_equal(out, expected)
+
+
+@kernel
+def ends(mask, out):
+    """Write the end of every run of a mask, one after the other; return their number."""
+    count, stop = 0, 0
+    while stop < mask.shape[0]:
+        stop = pasting.end_of_run(mask, stop)
+        out[count] = stop
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int16, np.uint32, np.int64])
+def test_runs_of_equal_values_end_where_the_next_value_differs(dtype):
+    random = np.random.default_rng(4)
+    for longest in (1, 3, 9, 40):
+        values = random.integers(0, 2 if dtype == np.bool_ else 100, 60)
+        mask = np.repeat(values, random.integers(1, longest + 1, 60)).astype(dtype)
+        changes = np.flatnonzero(mask[1:] != mask[:-1]) + 1
+        # Any beginning: a row of a batch may begin at any address.
+        for begin in range(9):
+            part = mask[begin:]
+            out = np.zeros(len(part), np.int64)
+            count = ends(part, out)
+            expected = [*(place - begin for place in changes if place > begin), len(part)]
+            np.testing.assert_array_equal(out[:count], expected)
+
+
+@pytest.mark.parametrize("labels", [7, 600])
+def test_labels_that_change_from_pixel_to_pixel_are_pasted_by_their_value(labels):
+    random = np.random.default_rng(3)
+    # More of them than the cache has entries; and such as share an entry.
+    masks = random.integers(0, labels, (COUNT, HEIGHT * WIDTH)) * random.choice([1, pasting.SLOTS])
+    samples = random.integers(0, 256, (COUNT, HEIGHT * WIDTH * 3), np.uint8)
+    for background in (NOTHING, np.arange(0, labels, 3)):
+        given = {"rows": -1, "background": background}
+        out = pixels(pasting, masks, samples, **given)
+        np.testing.assert_array_equal(out, pixels(reference, masks, samples, **given))
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

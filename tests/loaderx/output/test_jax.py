@@ -500,7 +500,7 @@ def a_last_batch_over_epochs_that_does_not_divide_is_refused():
 
 
 @with_setting("eight devices")
-def a_last_batch_that_divides_is_taken():
+def a_last_batch_that_divides_is_accepted():
     sharding = over_devices("data")
     for options in ({"remainder": "keep"}, {"remainder": "pad"}, {"remainder": "drop"}):
         DataLoader(np.arange(24), batch_size=16, num_epochs=1, sharding=sharding, **options)

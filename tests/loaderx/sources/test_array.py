@@ -68,7 +68,7 @@ def test_an_array_of_any_dtype_is_read(dtype):
 
 @pytest.mark.parametrize("dtype", ["u1", "f2", "i8", ">i4", ">f8", ">c8", "U3", "S5"])
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
-def test_an_array_is_read_however_it_lies(arrangement, dtype):
+def test_an_array_is_read_whatever_its_layout(arrangement, dtype):
     array = ARRANGEMENTS[arrangement](values((8, 4, 3), dtype))
     assert_delivers(NPDataset(array), array)
 

@@ -68,9 +68,9 @@ def test_a_saved_data_set_is_mapped(tmp_path):
 
 def test_rows_are_read_in_place_from_arrow_memory():
     dataset = dataset_of(ROWS, FEATURES)
-    lies = dataset.data.column("label").chunk(0).buffers()[1].address
+    address = dataset.data.column("label").chunk(0).buffers()[1].address
     field = HFDataset(dataset).fields["label"]
-    assert field.locate(np.zeros(1, np.int64)).addresses[0] == lies
+    assert field.locate(np.zeros(1, np.int64)).addresses[0] == address
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ def test_fields_that_bring_others_are_mixed_as_in_a_loader(tmp_path):
     assert sorted(np.bincount(batch["label"] // 20)) == [20, 20]
 
 
-def test_a_state_of_the_same_proportions_in_other_words_is_taken():
+def test_a_state_of_the_same_proportions_in_other_words_is_accepted():
     with iter(loader_of(mixture(0.7, 0.3))) as iterator:
         next(iterator)
         state = iterator.get_state()

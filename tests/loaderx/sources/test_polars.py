@@ -35,13 +35,13 @@ def test_numbers_and_arrays_of_any_dtype_are_read(dtype, shape):
     assert_delivers(PolarsDataset(frame_of({"x": array})), {"x": array})
 
 
-def test_numbers_are_read_where_they_lie():
+def test_numbers_are_read_in_place():
     frame = frame_of(ROWS)
     source = PolarsDataset(frame)
     for name, field in source.fields.items():
         assert isinstance(field, AddressableSource)
-        lies = frame[name].to_numpy(allow_copy=False).ctypes.data
-        assert field.locate(np.zeros(1, np.int64)).addresses[0] == lies
+        address = frame[name].to_numpy(allow_copy=False).ctypes.data
+        assert field.locate(np.zeros(1, np.int64)).addresses[0] == address
 
 
 def test_the_chunks_of_a_frame_follow_one_another():

@@ -398,7 +398,7 @@ def test_weights_without_shuffling_are_refused():
         weighted([1.0, 2.0], shuffle=False)
 
 
-def test_weights_are_taken_as_they_were():
+def test_weights_are_copied_when_the_loader_is_made():
     weights = np.array([1.0, 0.0, 0.0])
     loader = weighted(weights)
     weights[:] = [0, 0, 1]

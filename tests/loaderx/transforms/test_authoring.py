@@ -141,7 +141,7 @@ def test_another_value_needs_no_other_code(compilations, empty_cache):
     assert len(list(empty_cache.rglob("*.nbc"))) == 2
 
 
-def test_an_array_is_taken_as_it_is_when_the_op_is_made():
+def test_an_array_is_copied_when_the_op_is_made():
     weights = np.ones(3)
     op = scale(low=2.0, weights=weights)
     weights[:] = 0

@@ -404,12 +404,12 @@ def test_channels_are_shuffled_into_every_order_equally_often(shape, dtype):
     np.testing.assert_array_equal(apply(x[:9], ChannelShuffle(0)), x[:9])
 
 
-def test_four_channels_are_shuffled_and_one_stays_as_it_is():
+def test_opacity_is_not_shuffled_and_one_channel_stays_as_it_is():
     x = np.repeat(images((5, 3, 4), count=1), 48, axis=0)
     out = apply(x, ChannelShuffle())
-    np.testing.assert_array_equal(np.sort(out, axis=3), np.sort(x, axis=3))
-    orders = {tuple(order) for order in np.argsort(out[:, 0, 0], axis=1)}
-    assert len(orders) > 12
+    np.testing.assert_array_equal(out[..., 3], x[..., 3])
+    np.testing.assert_array_equal(np.sort(out[..., :3], axis=3), np.sort(x[..., :3], axis=3))
+    assert len({tuple(order) for order in np.argsort(out[:, 0, 0, :3], axis=1)}) == 6
     one = images((1, 1, 1))
     np.testing.assert_array_equal(apply(one, ChannelShuffle()), one)
 
@@ -429,6 +429,20 @@ def test_dropped_channels_are_as_many_as_asked_and_any_of_them(channels):
     assert np.all(
         np.sum(np.all(apply(x, ChannelDrop(1, channels, 9)) == 9, axis=(1, 2)), axis=1) == channels
     )
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_opacity_is_not_dropped(channels):
+    x = np.repeat(images((7, 10, 4), count=1), 300, axis=0)
+    x[x == 9] = 10
+    out = apply(x, ChannelDrop(1, channels, fill=9))
+    np.testing.assert_array_equal(out[..., 3], x[..., 3])
+    dropped = np.all(out == 9, axis=(1, 2))
+    assert set(dropped.sum(axis=1)) == {channels}
+    assert stats.chisquare(dropped[:, :3].sum(axis=0)).pvalue > 0.001
+    message = "`channels` (=3) must be fewer than the image has, besides opacity;"
+    with pytest.raises(lx.ArgumentError, match=re.escape(message)):
+        apply(x, ChannelDrop(channels=3))
 
 
 @pytest.mark.parametrize(("channels", "given"), [(1, 1), (3, 3), (4, 3)])

@@ -86,7 +86,7 @@ def test_nothing_is_distorted_by_zero(op):
 
 
 @pytest.mark.parametrize("op", STRONG, ids=lambda op: op.name)
-def test_any_shape_and_dtype_is_taken(op):
+def test_any_shape_and_dtype_is_accepted(op):
     for shape, dtype in (((1, 1, 3), np.uint8), ((1, 9, 3), np.float32), ((12, 1, 4), np.uint16)):
         x = images(shape, dtype)
         out = apply(x, op)

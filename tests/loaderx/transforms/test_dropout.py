@@ -83,7 +83,7 @@ def test_every_number_of_holes_is_as_likely_as_the_others():
         counts.append(int(rng.integers(2, 5)))
     assert stats.chisquare(np.bincount(counts)[2:]).pvalue > 0.001
     holes = np.sum(applied.out == 0, axis=(1, 2, 3))
-    # Boxes of a pixel may lie on each other.
+    # Boxes of a pixel may overlap.
     assert np.all((holes <= counts) & (holes >= 1))
     assert np.mean(holes == counts) > 0.8
 

@@ -115,8 +115,9 @@ def smoothed(image):
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_a_sharpened_image_is_that_of_pillow():
-    x = images((20, 31, 3), np.uint8, count=8)
+@pytest.mark.parametrize("channels", [3, 4])
+def test_a_sharpened_image_is_that_of_pillow(channels):
+    x = images((20, 31, channels), np.uint8, count=8)
     applied = Applied(x, Sharpness(0.9))
     for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
         factor = rng.uniform(1 - 0.9, 1 + 0.9)
@@ -124,7 +125,10 @@ def test_a_sharpened_image_is_that_of_pillow():
         # Pillow cuts off where this rounds.
         assert np.max(np.abs(out.astype(int) - expected)) <= 1
         exact = np.float64(image) * factor + np.float64(smoothed(image)) * (1 - factor)
-        assert np.max(np.abs(out - np.clip(exact, 0, 255))) < 0.501
+        colours = np.s_[..., :3]
+        assert np.max(np.abs(out - np.clip(exact, 0, 255))[colours]) < 0.501
+        # Opacity, if there is one.
+        np.testing.assert_array_equal(out[..., 3:], image[..., 3:])
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -146,6 +150,8 @@ def test_floats_are_sharpened_by_the_published_formula(channels, factor):
         smooth = image.astype(np.float64)
         smooth[1:-1, 1:-1] = ndimage.correlate(smooth, kernel)[1:-1, 1:-1]
         expected = np.clip(image * factor + smooth * (1 - factor), 0, 1)
+        if channels == 4:
+            expected[..., 3] = image[..., 3]
         np.testing.assert_allclose(out, expected, atol=1e-6)
 
 

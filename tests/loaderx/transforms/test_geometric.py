@@ -514,7 +514,7 @@ UNFIT = [
 
 
 @pytest.mark.parametrize(("op", "shape", "dtype", "message"), UNFIT)
-def test_images_that_cannot_be_taken_are_refused(op, shape, dtype, message):
+def test_images_that_cannot_be_resampled_are_refused(op, shape, dtype, message):
     with pytest.raises(lx.ArgumentError, match=re.escape(message)):
         op.output(Spec(shape, dtype))
 

@@ -37,6 +37,8 @@ def noisy(image, rng, std, mean):
     out, white = image.copy(), white_of(image)
     deviation, middle = rng.uniform(*std), rng.uniform(*mean)
     reference.add_noise(out.reshape(-1), next_bits(rng), middle * white, deviation * white, white)
+    if image.shape[2] == 4:
+        out[..., 3] = image[..., 3]
     return out
 
 
@@ -245,6 +247,15 @@ def test_photons_leave_opacity_alone_and_none_of_them_change_nothing():
     np.testing.assert_array_equal(apply(x, ShotNoise(0)), x)
 
 
+@pytest.mark.parametrize("op", [GaussianNoise(0.3), SaltPepper(0.5)], ids=repr)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_noise_leaves_opacity_alone(op, dtype):
+    x = images((20, 31, 4), dtype)
+    out = apply(x, op)
+    np.testing.assert_array_equal(out[..., 3], x[..., 3])
+    assert np.mean(out[..., :3] != x[..., :3]) > 0.3
+
+
 # ISONoise
 
 
@@ -274,6 +285,14 @@ def test_camera_noise_is_that_of_the_standard_librarys_colours(dtype, channels):
     for image, out, rng in zip(x, applied.out, applied.draws(), strict=True):
         expected = camera_noise(image, rng, (0.01, 0.1), (0.1, 0.5))
         np.testing.assert_allclose(out, expected, atol=0.501 if dtype == np.uint8 else 1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_camera_noise_of_a_grey_image_is_that_of_its_colours(dtype):
+    x = images((7, 10, 1), dtype)
+    out = apply(np.repeat(x, 3, axis=3), ISONoise())
+    np.testing.assert_array_equal(apply(x, ISONoise()), out[..., :1])
+    np.testing.assert_array_equal(lx.pipeline([ISONoise()])(x[..., 0], batch=True), out[..., 0])
 
 
 def test_camera_noise_is_poisson_in_lightness():

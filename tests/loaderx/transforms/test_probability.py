@@ -21,9 +21,9 @@ HALF = {"RandomFlip", "Transpose", "Polarity", "Reverse", "LeftRightFlip"}
 HALF |= {"RandomErasing", "ChannelDrop", "ZoomOut"}
 # Here `probability` is that of each joint, frame, token, or of each of several changes.
 OF_PARTS = {"JointDrop": 0.1, "FrameDrop": 0.1, "MaskTokens": 0.15, "PhotometricDistort": 0.5}
-# Ops that change shape or dtype, or mix the samples of a batch, cannot leave a sample as it is.
+# Ops that change shape or dtype cannot leave a sample as it is.
 CONVERT = """
-    RandomCrop CenterCrop Pad PadIfNeeded LetterBox Resize RandomResizedCrop Normalize ToFloat Cast OneHot MixUp CutMix
+    RandomCrop CenterCrop Pad PadIfNeeded LetterBox Resize RandomResizedCrop Normalize ToFloat Cast OneHot
     RandomCrop1D Resample MuLaw PadTo SpanCorruption BoxSafeCrop RandomIoUCrop ScaleJitter LogMel
 """
 # Ops of ops and views, whose probability is `Maybe`; boxes that are put in order; and names that are not ops.

@@ -289,7 +289,7 @@ def test_the_pairs_of_ntu_are_left_and_right_joints_in_the_order_of_the_dataset(
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_a_flip_negates_x_and_exchanges_pairs_and_two_are_none():
+def test_a_flip_negates_x_and_exchanges_pairs_and_two_flips_change_nothing():
     x = skeletons()
     order = np.arange(JOINTS)
     for left, right in K.NTU_PAIRS:

@@ -619,7 +619,7 @@ def test_a_chain_with_a_resize_is_one_after_the_other():
         T.Pad(2, border="reflect"),
         T.Normalize(0.5, [0.1, 0.2, 0.3]),
     )
-    # Reflected, the fill colour lies between pixels.
+    # Reflected, the fill colour is between pixels.
     around = [(1, 1), (1, 1), (0, 0)], [(2, 2), (2, 2), (0, 0)]
     for image, image_out in zip(x, out, strict=True):
         expected = resized(image[:, ::-1], (9, 6))[::-1]

@@ -79,7 +79,7 @@ def test_a_tone_is_in_the_band_of_its_pitch_and_masks_follow():
     assert masked.shape == (1, 26, 80)
 
 
-def test_waveforms_of_one_channel_are_taken_and_others_refused():
+def test_waveforms_of_one_channel_are_accepted_and_others_refused():
     x = waveforms((900,), 1)
     op = T.LogMel(sample_rate=RATE)
     np.testing.assert_array_equal(apply(x[..., None], op), apply(x, op))
