@@ -42,8 +42,8 @@ class _Recorded(SignalTransform):
             )
         if not array.flags.c_contiguous:
             raise ArgumentError(
-                f"`{name}` must be a C-contiguous array, not {array.dtype}{list(array.shape)}, which is strided. Copy it: "
-                f"np.ascontiguousarray({name})."
+                f"`{name}` must be a C-contiguous array, not {array.dtype}{list(array.shape)}, which is strided. "
+                f"Copy it: np.ascontiguousarray({name})."
             )
         super().__init__(**parameters)
 

@@ -141,10 +141,10 @@ REFUSED = [
     (lambda: T.BackgroundNoise(GOOD[0]), "got ndarray float32[5]."),
     (lambda: T.BackgroundNoise(GOOD[:0]), "got ndarray float32[0, 5]."),
     (lambda: T.BackgroundNoise(GOOD.astype(np.int64)), "array of float32, float64, int16, not int64[2, 5]"),
-    (lambda: T.BackgroundNoise(GOOD[:, ::2]), "float32[2, 3], which is strided"),
+    (lambda: T.BackgroundNoise(GOOD[:, ::2]), "which is strided. Copy it: np.ascontiguousarray(noises)."),
     (lambda: T.BackgroundNoise(lx.NPDataset(GOOD) + lx.NPDataset(GOOD)), "an NPDataset of one array or file"),
     (lambda: T.BackgroundNoise(GOOD, "loud"), "`decibels` (='loud') must be a number from -300 to 300"),
-    (lambda: T.ImpulseResponse(GOOD.astype(">f4")), "must be a C-contiguous array"),
+    (lambda: T.ImpulseResponse(GOOD.astype(">f4")), "array of float32, float64, int16, not >f4[2, 5]"),
     (lambda: T.ImpulseResponse(GOOD, normalize=1), "`normalize` (=1) must be True or False."),
 ]  # fmt: skip
 
