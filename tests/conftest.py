@@ -53,11 +53,24 @@ STDERR = pytest.StashKey()
 FORKING = "LOADERX_TESTS_FORKING"
 # Variable of the environment: of a test with many cases only so many are run.
 CASES = "LOADERX_TESTS_CASES"
-# Tests of these folders share processes that take long to start, or functions that ops call and that every process
-# compiles for itself, a third of what compiling ops takes: one worker runs all of a folder.
-TOGETHER = ("tests/distributed/", "tests/loaderx/ray/", "tests/loaderx/transforms/")
-# Long single tests come first: begun as the last, they would leave the other workers without work.
-FIRST = (*TOGETHER, "tests/test_plain_python.py", "tests/examples/", "tests/docs/test_code.py")
+# Tests of these share processes that take long to start, or the compilation of ops: functions that ops call are
+# compiled in every process that compiles an op, a third of the time. One worker runs all of each, in this order.
+# Documents and sheets come after the tests of ops, which compile most of what they use: without that, a minute.
+OPS = (
+    "tests/loaderx/transforms/",
+    "tests/loaderx/compiler/",
+    "tests/docs/test_code.py",
+    "tests/examples/test_gallery.py",
+)
+TOGETHER = {"ops": OPS, "distributed": ("tests/distributed/",), "ray": ("tests/loaderx/ray/",)}
+# Long series of tests come first: begun as the last, they would leave the other workers without work.
+FIRST = (
+    *OPS,
+    "tests/distributed/",
+    "tests/loaderx/ray/",
+    "tests/test_plain_python.py",
+    "tests/examples/",
+)
 
 
 def heed_signals():
@@ -103,12 +116,18 @@ def pytest_unconfigure(config):
 
 @pytest.hookimpl(trylast=True)  # when others are deselected
 def pytest_collection_modifyitems(config, items):
-    """Put long tests before all others; keep as many cases of a test as the environment says."""
-    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+    """Put long series of tests before all others; keep as many cases of a test as the environment says."""
+    items.sort(key=lambda item: place_of(item.nodeid))
     if CASES in os.environ:
         kept, dropped = some_cases(items, int(os.environ[CASES]))
         config.hook.pytest_deselected(items=dropped)
         items[:] = kept
+
+
+def place_of(nodeid):
+    """Return the place of a test in the order: by the first prefix of `FIRST` that it has."""
+    places = (place for place, prefix in enumerate(FIRST) if nodeid.startswith(prefix))
+    return next(places, len(FIRST))
 
 
 def some_cases(items, most):
@@ -150,10 +169,10 @@ def forking():
 
 
 def scope_of(nodeid):
-    """Return what a worker takes at once: a file of tests, or a folder of them."""
-    for folder in TOGETHER:
-        if nodeid.startswith(folder):
-            return folder
+    """Return what a worker takes at once: a file of tests, or several that share something."""
+    for name, prefixes in TOGETHER.items():
+        if nodeid.startswith(prefixes):
+            return name
     return nodeid.partition("::")[0]
 
 

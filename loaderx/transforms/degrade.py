@@ -181,16 +181,15 @@ def jpeg_compression(
     """Apply the losses of a JPEG file."""
     level = int(draw_amount(rng, quality))
     to_planes(x, white, light, blue, red, planes, lines)
-    quantisation(bases[0], level, table)
-    quantise_blocks(light, table, cosines, waves, strip, other)
-    if x.shape[2] >= 3:
+    # In a loop: calls one by one would be compiled into the pass three times, which takes seconds.
+    for k in range(1 if x.shape[2] < 3 else 3):
+        quantisation(bases[min(k, 1)], level, table)
+        plane = light if k == 0 else (blue if k == 1 else red)
         # Whole arrays: Numba does not know that parts of rows are contiguous.
-        size = SIDE * blue.shape[1]
-        short = strip.reshape(-1)[:size].reshape(SIDE, blue.shape[1])
-        second = other.reshape(-1)[:size].reshape(SIDE, blue.shape[1])
-        quantisation(bases[1], level, table)
-        quantise_blocks(blue, table, cosines, waves, short, second)
-        quantise_blocks(red, table, cosines, waves, short, second)
+        size = SIDE * plane.shape[1]
+        short = strip.reshape(-1)[:size].reshape(SIDE, plane.shape[1])
+        second = other.reshape(-1)[:size].reshape(SIDE, plane.shape[1])
+        quantise_blocks(plane, table, cosines, waves, short, second)
     from_planes(light, blue, red, white, planes, lines, x)
 
 

@@ -17,6 +17,8 @@ from loaderx import ArgumentError, DataLoader, DeviceLoader, Mixture, StateError
 from loaderx.on_device import transforms as device_transforms
 from tests.loaderx.settings import assert_holds
 
+# Optimised are the programs of other files, which compute the shuffle, and one of those below.
+pytestmark = pytest.mark.usefixtures("unoptimised")
 LARGE_SEED = 2**64 - 3
 COMPILED = []
 jax.monitoring.register_event_duration_secs_listener(
@@ -76,6 +78,11 @@ def test_three_epochs_are_those_of_a_data_loader(rows, batch_size, seed, remaind
             assert loader.state_to(state, there) == there
             again = loader.state_from(there)
             assert all(map(np.array_equal, jax.tree.leaves(again), jax.tree.leaves(state)))
+
+
+def test_a_stream_that_xla_optimises_is_the_same():
+    jax.config.update("jax_disable_most_optimizations", False)
+    test_three_epochs_are_those_of_a_data_loader(5000, 900, 2**40, "straddle", shuffle=True)
 
 
 @pytest.mark.parametrize("data", [np.arange(10), (np.arange(10), np.ones((10, 2), np.float32))])

@@ -1,11 +1,29 @@
 """Images to transform, and the draws of each sample, for twins that repeat them."""
 
 import numpy as np
+import pytest
 
 import loaderx as lx
 from loaderx.kernels.distributions import Draws
 from loaderx.kernels.random import fold
 from loaderx.spec import Spec
+
+
+def halved(cases):
+    """Return each case with one of two dtypes, in turn; with the other one it is for the long tests.
+
+    An op is compiled anew for every dtype and every number of channels.
+    """
+    return [
+        pytest.param(
+            case,
+            dtype,
+            id=f"{case!r}-{np.dtype(dtype).name}",
+            marks=() if (place + number) % 2 == 0 else pytest.mark.long,
+        )
+        for place, case in enumerate(cases)
+        for number, dtype in enumerate((np.uint8, np.float32))
+    ]
 
 
 def images(shape=(7, 10, 3), dtype=np.uint8, count=5, seed=0):

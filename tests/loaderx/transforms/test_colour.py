@@ -17,7 +17,7 @@ import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as users write it
 from loaderx.transforms.colour import ChannelDrop, ChannelShuffle, ColorJitter, Hue
 from tests import reference
-from tests.loaderx.transforms.images import Applied, apply, images
+from tests.loaderx.transforms.images import Applied, apply, halved, images
 
 
 def precision_of(image):
@@ -232,8 +232,7 @@ GREY_CASES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-@pytest.mark.parametrize("op", GREY_CASES, ids=repr)
+@pytest.mark.parametrize(("op", "dtype"), halved(GREY_CASES))
 def test_an_image_without_an_axis_of_channels_is_one_of_one_channel(op, dtype, monkeypatch):
     x = images((7, 10, 1), dtype)
     out = apply(x, op)
@@ -243,8 +242,7 @@ def test_an_image_without_an_axis_of_channels_is_one_of_one_channel(op, dtype, m
     np.testing.assert_array_equal(lx.pipeline([op])(x[..., 0], batch=True), flat)
 
 
-@pytest.mark.parametrize("op", [T.Saturation(0.7), Hue(0.3), T.Grayscale()], ids=repr)
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize(("op", "dtype"), halved([T.Saturation(0.7), Hue(0.3), T.Grayscale()]))
 def test_a_grey_image_has_no_colours_to_change(op, dtype):
     x = images((7, 10, 1), dtype)
     np.testing.assert_array_equal(apply(x, op), x)
@@ -262,11 +260,11 @@ def test_a_grey_image_is_jittered_in_brightness_and_contrast():
         np.testing.assert_array_equal(out, image)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 @pytest.mark.parametrize(
-    "op",
-    [T.Saturation(0.7), Hue(0.3), T.Grayscale(), ColorJitter(0.5, 0.5, 0.5, 0.2)],
-    ids=repr,
+    ("op", "dtype"),
+    halved(
+        [T.Saturation(0.7), Hue(0.3), T.Grayscale(), ColorJitter(0.5, 0.5, 0.5, 0.2)],
+    ),
 )
 def test_opacity_stays_as_it_is_and_colours_are_those_without_it(op, dtype):
     x = images((23, 31, 4), dtype)

@@ -107,7 +107,7 @@ def test_the_order_of_the_names_decides_the_draws_and_nothing_else():
 
 
 def test_a_mask_of_one_channel_and_one_of_booleans_are_labels_without_a_telling_name():
-    data = {"x": PHOTO, "y": MASK[..., None], "z": MASK > 0, "w": MASK.astype(np.int64)}
+    data = {"x": PHOTO, "y": MASK[..., None], "z": MASK > 0, "w": MASK.astype(np.int32)}
     batch = batch_of(data, [T.Rotate(30), T.ToFloat()])
     assert batch["x"].dtype == np.float32
     assert classes(batch["y"]) <= {0, 9}

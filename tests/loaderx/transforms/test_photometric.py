@@ -17,7 +17,7 @@ from loaderx.transforms.photometric import (
     RGBShift,
     Sepia,
 )
-from tests.loaderx.transforms.images import Applied, apply, images
+from tests.loaderx.transforms.images import Applied, apply, halved, images
 from tests.loaderx.transforms.test_colour import brightened, contrasted, saturated, turned
 
 ANY_CHANNELS = [RandomBrightnessContrast(), RGBShift(), PhotometricDistort(probability=1.0)]
@@ -36,8 +36,7 @@ def check(out, expected, like):
         np.testing.assert_allclose(out, np.clip(expected, 0, 1), atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize(("channels", "dtype"), halved([1, 3, 4]))
 def test_brightness_and_contrast_are_a_shift_and_a_factor(dtype, channels):
     x = images((7, 10, channels), dtype)
     applied = Applied(x, RandomBrightnessContrast(0.3, (0.5, 2.0)))
@@ -47,8 +46,7 @@ def test_brightness_and_contrast_are_a_shift_and_a_factor(dtype, channels):
         np.testing.assert_array_equal(out[..., 3:], image[..., 3:])
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize(("channels", "dtype"), halved([1, 3, 4]))
 def test_channels_are_shifted_one_by_one(dtype, channels):
     x = images((7, 10, channels), dtype)
     applied = Applied(x, RGBShift(0.2))
@@ -66,8 +64,7 @@ def test_shifts_are_uniform_and_independent():
     assert np.max(np.abs(correlations)) < 4 / math.sqrt(2000)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-@pytest.mark.parametrize("channels", [3, 4])
+@pytest.mark.parametrize(("channels", "dtype"), halved([3, 4]))
 def test_colours_move_along_their_principal_components(dtype, channels):
     x = images((7, 10, channels), dtype)
     applied = Applied(x, FancyPCA((0.5, 1.5)))
@@ -88,8 +85,7 @@ def test_shifts_along_components_are_normal_with_their_deviations():
         assert stats.kstest(component, "norm").pvalue > 0.001
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-@pytest.mark.parametrize("channels", [3, 4])
+@pytest.mark.parametrize(("channels", "dtype"), halved([3, 4]))
 def test_sepia_is_the_published_matrix(dtype, channels):
     x = images((23, 31, channels), dtype)
     matrix = np.array([[0.393, 0.769, 0.189], [0.349, 0.686, 0.168], [0.272, 0.534, 0.131]])
@@ -137,13 +133,12 @@ def test_a_distorted_image_is_that_of_ssd(probability):
         assert np.mean(out != expected) < 0.01
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-def test_opacity_stays_as_it_is_and_colours_are_those_without_it(dtype):
+@pytest.mark.parametrize(("op", "dtype"), halved([*ANY_CHANNELS, *COLOURS]))
+def test_opacity_stays_as_it_is_and_colours_are_those_without_it(op, dtype):
     x = images((9, 21, 4), dtype)
-    for op in (*ANY_CHANNELS, *COLOURS):
-        out = apply(x, op)
-        np.testing.assert_array_equal(out[..., 3], x[..., 3])
-        np.testing.assert_array_equal(out[..., :3], apply(np.ascontiguousarray(x[..., :3]), op))
+    out = apply(x, op)
+    np.testing.assert_array_equal(out[..., 3], x[..., 3])
+    np.testing.assert_array_equal(out[..., :3], apply(np.ascontiguousarray(x[..., :3]), op))
 
 
 @pytest.mark.parametrize("op", ANY_CHANNELS, ids=repr)

@@ -113,7 +113,7 @@ def test_every_sample_has_weather_of_its_own_and_always_the_same(op):
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_grey_images_and_any_size_are_accepted(op, monkeypatch):
-    for shape in ((1, 1, 3), (1, 9, 3), (11, 2, 3)):
+    for shape in ((1, 1, 3), (1, 9, 3), (11, 1, 3)):
         out = apply(images(shape), op)
         assert out.shape[1:] == shape
     monkeypatch.setenv("LOADERX_DEBUG", "1")
