@@ -210,8 +210,10 @@ class Fleet:
                 with self._lock:
                     member.abandoned.remove(ref)
                     member.outstanding -= 1
-                member.late = False
-                member.answered = now
+                    member.answered = now
+                    if member.late and member.check is None:
+                        # It was late, or it has died: to fetch what nobody needs would take longer than to ask.
+                        self._ask(member)
         with self._lock:
             for member in [m for m in self._members if not m.ready and m.check is None]:
                 if not member.refused and now - member.asked >= RETRY_SECONDS:
@@ -233,7 +235,7 @@ class Fleet:
             answer = self._ray.get(ref, timeout=10)
         except Exception as error:  # noqa: BLE001 - an actor that is lost, in any way
             logger.info("a worker of Ray does not answer: %s", error)
-            answer = None
+            answer, member.ready = None, False
             member.deaths += isinstance(error, self._ray.exceptions.ActorDiedError)
         else:
             member.deaths = 0
@@ -241,7 +243,7 @@ class Fleet:
             member.check = None
             if isinstance(answer, Ready):
                 member.ready, member.node, member.pid = True, answer.node, answer.pid
-                member.answered = now
+                member.answered, member.late = now, False
             elif isinstance(answer, Refused | Failed):
                 self._refuse(member, answer)
 

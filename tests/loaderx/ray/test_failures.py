@@ -63,20 +63,27 @@ def loader(ray_loader):
 
 @pytest.mark.filterwarnings("ignore:.*built in this process")
 def test_actors_that_are_killed_lose_no_step(loader, expected):
+    """Kill one at step 50, the other one at step 150, and at step 300 one that Ray has started anew."""
     killed = set()
+
+    def alive():
+        loader._fleet.tend()
+        return set(processes(loader)) - killed
+
     with iter(loader) as it:
         ready(it, 2)
         found = []
         while len(found) < STEPS:
-            for pid in set(processes(loader)) - killed if len(found) % 100 == 50 else ():
-                os.kill(pid, signal.SIGKILL)
-                killed.add(pid)
-                break
+            if len(found) in (50, 150, 300):
+                wait_until(alive)
+                victim = alive().pop()
+                killed.add(victim)
+                os.kill(victim, signal.SIGKILL)
             found.append(digest(next(it)))
-        assert len(killed) >= 3
         # Ray starts them anew.
         while it.stats().workers < 2:
             next(it)
+    assert len(killed) == 3
     assert found == expected
 
 
