@@ -1251,11 +1251,15 @@ def open_boxes(x, form, across, down, out):
     out[:] = np.column_stack([boxes, valid, np.ones(len(x)), x[:, 4:]])
 
 
+def open_keypoints(x, out):
+    out[:] = np.column_stack([x, np.isfinite(x).all(axis=1)])
+
+
 def open_points(x, form, normalized, sizes, out):
     """Convert the boxes or keypoints of each image, in fractions of its size if they are normalised."""
     for own, size, into in zip(x, sizes, out, strict=True):
         if form == points.KEYPOINTS:
-            into[:] = np.column_stack([own, np.isfinite(own).all(axis=1)])
+            open_keypoints(own, into)
         else:
             open_boxes(own, form, *((size[1], size[0]) if normalized else (1, 1)), into)
 

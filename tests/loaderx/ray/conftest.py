@@ -12,6 +12,7 @@ os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 
 import contextlib
 import shutil
+import signal
 import tempfile
 import warnings
 
@@ -29,17 +30,28 @@ NODE = {
 }
 
 
+@contextlib.contextmanager
+def same_sigterm():
+    """Keep the handler of SIGTERM, which Ray replaces: other tests of this process send that signal."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class Nodes:
     """The cluster: the node of the consumer, which has no CPU for actors, and two others with two CPUs each."""
 
     def __init__(self, folder):
         from ray.cluster_utils import Cluster
 
-        self.cluster = Cluster(
-            initialize_head=True,
-            head_node_args={**NODE, "num_cpus": 0, "temp_dir": folder},
-            shutdown_at_exit=True,
-        )
+        with same_sigterm():
+            self.cluster = Cluster(
+                initialize_head=True,
+                head_node_args={**NODE, "num_cpus": 0, "temp_dir": folder},
+                shutdown_at_exit=True,
+            )
         self.nodes = []
 
     @property
@@ -47,7 +59,8 @@ class Nodes:
         return self.cluster.address
 
     def add(self, cpus=2):
-        self.nodes.append(self.cluster.add_node(**NODE, num_cpus=cpus))
+        with same_sigterm():
+            self.nodes.append(self.cluster.add_node(**NODE, num_cpus=cpus))
 
     def kill(self, node):
         """End a node at once, with all of its actors."""
@@ -55,7 +68,7 @@ class Nodes:
         self.cluster.remove_node(node, allow_graceful=False)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def nodes():
     import ray
 
@@ -69,7 +82,8 @@ def nodes():
             for _ in range(2):
                 found.add()
             # The environment of pytest is that of the workers: they share the folders of compiled code.
-            ray.init(address=found.address, log_to_driver=False, logging_level="error")
+            with same_sigterm():
+                ray.init(address=found.address, log_to_driver=False, logging_level="error")
             yield found
         finally:
             ray.shutdown()
