@@ -18,6 +18,7 @@ from .caching.store import kernel_folders
 from .numba_internals import (
     compiler_lock,
     is_compiling,
+    known_print,
     link_callees_only,
     set_cache,
     wrap_compilation,
@@ -76,7 +77,7 @@ def compile_uninterrupted(
 
 
 def _compile_linked(compile_function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    with compiler_lock(), link_callees_only():
+    with compiler_lock(), known_print(), link_callees_only():
         return compile_function(*arguments, **named)
 
 

@@ -4,6 +4,7 @@ No other file of this library imports or accesses it. `tests/kernels/test_numba_
 behaviour of each name, so that a release of Numba that changes one of them fails there.
 """
 
+import builtins
 import functools
 import pickle
 import sys
@@ -18,6 +19,7 @@ import numpy.ma  # noqa: F401
 from llvmlite import binding
 from llvmlite import ir as lir
 from numba.core import cgutils, config, event, imputils, ir
+from numba.core import types as numba_types
 from numba.core.caching import NullCache
 from numba.core.caching import _Cache as Cache
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
@@ -26,6 +28,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
+from numba.core.typing import builtins as typed_builtins
 from numba.core.typing import templates
 from numba.core.typing.templates import Signature
 from numba.np import linalg
@@ -188,6 +191,31 @@ def link_callees_only() -> Iterator[None]:
             yield
     finally:
         generator._library_class = kind
+
+
+# The `print` that was there when Numba was imported.
+KNOWN_PRINT: Callable[..., None] = next(
+    value
+    for value, kind in templates.builtin_registry.globals
+    if isinstance(kind, numba_types.Function)
+    and issubclass(kind.templates[0], typed_builtins.Print)
+)
+
+
+@contextmanager
+def known_print() -> Iterator[None]:
+    """Put the `print` that Numba can compile back into `builtins`.
+
+    Libraries replace it: Ray does so in a program as soon as a worker of it prints. What other threads print meanwhile
+    goes past the library.
+    """
+    replaced = print
+    builtins.print = KNOWN_PRINT
+    try:
+        yield
+    finally:
+        if print is KNOWN_PRINT:  # otherwise a library has replaced it meanwhile
+            builtins.print = replaced
 
 
 def compiled_address(dispatcher: Any, arguments: tuple[Any, ...]) -> int:

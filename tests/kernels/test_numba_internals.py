@@ -1,6 +1,7 @@
 """Numba still provides what this library uses of its private API: one test per name."""
 
 import ast
+import builtins
 import ctypes
 import json
 import os
@@ -310,7 +311,7 @@ def callee_of(body):
 
 @contextmanager
 def linked():
-    with internals.compiler_lock(), internals.link_callees_only():
+    with internals.compiler_lock(), internals.known_print(), internals.link_callees_only():
         yield
 
 
@@ -356,6 +357,18 @@ def test_callees_print_raise_and_call_themselves(capfd):
             call(-3)
     assert raised.value.args == ("negative", -3)
     assert capfd.readouterr().out == "got 1\ngot -3\n"
+
+
+@compiled_only
+def test_functions_that_print_compile_after_print_was_replaced(capfd, monkeypatch):
+    before = builtins.print
+    for _ in range(2):
+        replacing = lambda *values: before(*values)  # noqa: E731
+        monkeypatch.setattr(builtins, "print", replacing)
+        with linked():
+            numba.njit(lambda value: print("got", value))(np.int64(3))  # noqa: T201
+        assert builtins.print is replacing
+    assert capfd.readouterr().out == "got 3\n" * 2
 
 
 @compiled_only
