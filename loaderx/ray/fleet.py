@@ -80,6 +80,8 @@ class Fleet:
         self.closed = False
         self.began = time.monotonic()
         self.store_bytes = _store_bytes(ray)
+        # True if others held the CPUs when the actors were asked for: they may hold them for ever.
+        self.crowded = float(ray.available_resources().get("CPU", 0)) < cpus
         self._options = {
             "num_cpus": cpus,
             "max_restarts": -1,

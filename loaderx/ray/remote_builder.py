@@ -39,6 +39,8 @@ WAIT_SECONDS = 0.1
 HEDGE_FACTOR, HEDGE_SECONDS = 3.0, 1.0
 # A piece that was lost so often is built here.
 MOST_LOSSES = 2
+# Seconds to wait for workers whose CPUs others held at the start.
+CROWDED_SECONDS = 5.0
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error: nobody waits for the step any more
@@ -312,7 +314,10 @@ class RemoteBuilder(BatchBuilder):
     def _waits_for_workers(self, piece: Piece) -> bool:
         """Tell whether a piece that nobody builds should wait until an actor is ready."""
         waited = time.monotonic() - max(piece.began, self.fleet.began)
-        return piece.losses == 0 and self.fleet.usable and waited < self.timeout
+        patience = self.timeout
+        if self.fleet.crowded and self.fleet.ready == 0:
+            waited, patience = time.monotonic() - self.fleet.began, min(patience, CROWDED_SECONDS)
+        return piece.losses == 0 and self.fleet.usable and waited < patience
 
     def _care(self, batch: RemoteBatch, piece: Piece) -> None:
         """Ask again for a piece that is lost or late, or build it here."""
@@ -351,10 +356,12 @@ class RemoteBuilder(BatchBuilder):
             self._check_stopped(batch)
             if not self.told.warned:
                 self.told.warned = True
+                crowded = self.fleet.crowded and self.fleet.ready == 0
+                taken = "Others held its CPUs at the start, maybe a loader that is not closed. "
                 self.told.messages.append(
                     f"{self.fleet.ready} of {self.fleet.workers} workers of the Ray cluster answer, and what they do "
-                    "not build is built in this process, as by a local loader. The batches are the same. `ray status` "
-                    "shows the cluster."
+                    "not build is built in this process, as by a local loader. The batches are the same. "
+                    f"{taken if crowded else ''}`ray status` shows the cluster."
                 )
             in_progress = self.local.filled(batch.step, batch.span, piece.blocks)
             found = content(self.local, in_progress)

@@ -131,6 +131,19 @@ def again(it, found, loader):
     return loader._fleet.members
 
 
+def test_where_other_loaders_hold_all_cpus_the_consumer_builds_soon(ray_loader, expected):
+    first = ray_loader(make(), cpus_per_worker=2)
+    with iter(first) as it:
+        ready(it, first.workers)
+    second = ray_loader(make(), cpus_per_worker=2)
+    with iter(second) as it:
+        with pytest.warns(RuntimeWarning, match="Others held its CPUs at the start"):
+            found = taken(it, 5)
+        first.close()
+        wait_until(lambda: bool(again(it, found, second)) and second._fleet.ready)
+    assert found[:STEPS] == expected[: len(found)]
+
+
 def test_warnings_that_are_errors_lose_no_batch(ray_loader, expected):
     """Ask for more CPUs than there are."""
     loader = ray_loader(make(), workers=1, cpus_per_worker=64, timeout=0.5)
