@@ -13,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 # How many processes share the tests. Each gets whole files, so that their ops are compiled once, but for the folders
 # that tests/conftest.py names. Files are in the order of their names, by which those with long single tests (of
 # distributed programs, examples) are not the last.
-PROCESSES := 3
+PROCESSES := 4
 
 # The interpreter .venv is made with: `make demo PYTHON=/path/to/python`. Without one, the first of these that is
 # new enough is taken, since on many systems python3 itself is older.

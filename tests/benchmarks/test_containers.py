@@ -1,6 +1,7 @@
 """The benchmark of containers writes them all, finds the same batches in them, and writes its table into a page."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -12,12 +13,12 @@ def few(monkeypatch):
     monkeypatch.setattr(containers, "ROWS", 72)
     monkeypatch.setattr(containers, "HEIGHT", 60)
     monkeypatch.setattr(containers, "WIDTH", 80)
-    monkeypatch.setattr(containers, "SECONDS", 0.01)
-    monkeypatch.setattr(containers, "REPEATS", 1)
+    measure = partial(containers.measure, seconds=0.01, repeats=1, scans=1)
+    monkeypatch.setattr(containers, "measure", measure)
 
 
 def test_all_containers_are_measured_and_in_the_table(few, tmp_path):
-    found = containers.measure(tmp_path, seconds=0.01, repeats=1, scans=1)
+    found = containers.measure(tmp_path)
     assert not found.rates.absent
     lines = found.table().splitlines()
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == [
@@ -37,7 +38,7 @@ def test_a_container_with_other_batches_is_not_measured(few, tmp_path, monkeypat
     chosen = [one for one in containers.CONTAINERS if "Bagz" in one.name or one.name == "folder"]
     monkeypatch.setattr(containers, "CONTAINERS", chosen)
     monkeypatch.setattr(containers, "SUFFIXES", ("", ".bag"))
-    found = containers.measure(tmp_path, seconds=0.01, repeats=1, scans=1)
+    found = containers.measure(tmp_path)
     assert found.rates.absent == {chosen[1].name: "its batches differ from those of the folder"}
     assert "did not run: its batches differ" in found.table()
 
