@@ -235,27 +235,30 @@ class RandomCrop1D(MovingSignal):
 
 
 @jitable
-def reverse(x: Any, rng: Any, probability: float) -> None:
-    """Reverse a signal, or not."""
-    if rng.random() < probability:
-        length = x.shape[0]
-        if x.ndim == 1:
-            for i in range(length // 2):
-                first, last = x[i], x[length - 1 - i]
-                x[i], x[length - 1 - i] = last, first
-            return
-        moments = x.reshape(length, -1)
-        for i in range(length // 2):
+def reverse(x: Any, out: Any, rng: Any, probability: float) -> None:
+    """Copy a signal, reversed or not."""
+    length = x.shape[0]
+    source, target = x.reshape(-1), out.reshape(-1)
+    if rng.random() >= probability:
+        copy_values(source, target)
+    elif source.shape[0] == length:
+        # An index without sign: otherwise it is checked for each moment whether it is below 0, which takes six times
+        # as long.
+        for i in range(length):
+            target[np.uint64(length - 1 - i)] = source[i]
+    else:
+        moments, reversed_moments = x.reshape(length, -1), out.reshape(length, -1)
+        for i in range(length):
             for c in range(moments.shape[1]):
-                value = moments[i, c]
-                moments[i, c] = moments[length - 1 - i, c]
-                moments[length - 1 - i, c] = value
+                reversed_moments[length - 1 - i, c] = moments[i, c]
 
 
-def reverse_within(x: Any, length: int, rng: Any, probability: float) -> None:
-    """Reverse the data, or not; the padding stays at the end."""
+def reverse_within(x: Any, out: Any, length: int, rng: Any, probability: float) -> None:
+    """Copy a signal, its data reversed or not; the padding stays at the end."""
+    data = x.size // x.shape[0] * length
+    copy_values(x.reshape(-1)[data:], out.reshape(-1)[data:])
     if length > 0:
-        reverse(x[:length], rng, probability)
+        reverse(x[:length], out[:length], rng, probability)
 
 
 class Reverse(MovingSignal):
@@ -263,6 +266,7 @@ class Reverse(MovingSignal):
 
     function = staticmethod(reverse)
     within = staticmethod(reverse_within)
+    in_place = False
 
     def __init__(self, probability: float = 0.5) -> None:
         super().__init__(probability=between("probability", probability, 0, 1))
