@@ -257,6 +257,22 @@ OPS = (
         lambda: {("image", "mask"): [T.CopyPaste(of.PASTED)]},
         inputs=(*LARGE, "objects"),
     ),
+    Case(
+        "RandomIoUCrop",
+        lambda: {("image", "boxes"): [T.RandomIoUCrop(of.CROP, antialias=False)]},
+        inputs=(str(of.SIZE), "boxes"),
+    ),
+    Case(
+        "BoxSafeCrop",
+        lambda: {("image", "boxes"): [T.BoxSafeCrop(of.CROP, antialias=False)]},
+        inputs=(str(of.SIZE), "boxes"),
+    ),
+    Case(
+        "SanitizeBoxes",
+        lambda: {("image", "boxes"): [T.SanitizeBoxes(of.LEAST_SIDE)]},
+        tolerance=0,
+        inputs=(str(of.SIZE), "boxes"),
+    ),
     Case("MixUp", lambda: [T.MixUp(1.0)], inputs=("floats",), level=1 / 255),
     Case("CutMix", lambda: [T.CutMix(1.0)], inputs=("floats",), level=1 / 255),
     Case("D4", lambda: [T.D4()]),
@@ -490,6 +506,17 @@ def objects(size: int, count: int = IMAGES, seed: int = 1) -> Array:
     return masks
 
 
+def boxes_of(masks: Array) -> Array:
+    """Return the boxes around the six objects of masks: left, top, right, bottom; zeros for one that is hidden."""
+    boxes = np.zeros((len(masks), 6, 4), np.float32)
+    for mask, found in zip(masks, boxes, strict=True):
+        for number, box in enumerate(found, 1):
+            rows, columns = np.nonzero(mask == number)
+            if len(rows):
+                box[:] = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+    return boxes
+
+
 class Data:
     """Samples of a run, in memory and in files for the peers, and recordings that ops draw from."""
 
@@ -500,6 +527,7 @@ class Data:
             str(of.LARGE): large,
             "masks": (large[..., 0] // 32).astype(np.uint8),
             "objects": objects(of.LARGE),
+            "boxes": boxes_of(objects(of.SIZE)),
             "floats": large.astype(np.float32) * np.float32(1 / 255),
             "sounds": recordings(IMAGES, of.MOMENTS, 0),
             "spectra": recordings(IMAGES, of.FRAMES * of.BANDS, 3).reshape(-1, of.FRAMES, of.BANDS),
@@ -518,7 +546,8 @@ class Compiled:
     def __init__(self, case: Case, data: Data, stack: ExitStack) -> None:
         transforms = case.transforms()
         columns = [data.samples[name] for name in case.inputs]
-        given = dict(zip(("image", "mask"), columns, strict=False))
+        second = "boxes" if "boxes" in case.inputs else "mask"
+        given = dict(zip(("image", second), columns, strict=False))
         fields = {
             name: (Spec(rows.shape[1:], rows.dtype), partial(np.array, rows[0]))
             for name, rows in given.items()
@@ -549,7 +578,10 @@ class Compiled:
         def work(thread: int) -> None:
             part = slice(IMAGES * thread // threads, IMAGES * (thread + 1) // threads)
             places = np.arange(first, first + IMAGES, dtype=np.int64)[part]
-            located = {name: addresses_of_rows(rows[part]) for name, rows in self.rows.items()}
+            boxes = self.rows["boxes"][part] if "boxes" in self.rows else None
+            located = {
+                name: addresses_of_rows(rows[part], boxes=boxes) for name, rows in self.rows.items()
+            }
             for number in range(rounds):
                 batch = first + number * IMAGES
                 for name, chain in self.chains.items():

@@ -15,6 +15,7 @@ os.environ |= {"ALBUMENTATIONS_NO_TELEMETRY": "1", "ALBUMENTATIONS_OFFLINE": "1"
 
 import albumentations as A  # noqa: N812 - as its users write it
 import cv2
+import numpy as np
 
 from benchmarks.images import MEAN, STD
 from benchmarks.peers import amounts as of
@@ -227,6 +228,22 @@ def composed(make: Callable[[], list[Any]]) -> Callable[[], Callable[..., Any]]:
     return maker
 
 
+def box_safe_crop() -> Callable[..., Any]:
+    """Return a function of an image and its boxes; those of zeros, which stand for none, are left out before it."""
+    chain = A.Compose(
+        [A.RandomSizedBBoxSafeCrop(of.CROP, of.CROP)], bbox_params=A.BboxParams("pascal_voc")
+    )
+
+    def function(image: Any, boxes: Any) -> Any:
+        both = chain(image=image, bboxes=boxes[boxes[:, 2] > boxes[:, 0]])
+        moved, valid = np.zeros_like(boxes), np.zeros(len(boxes), bool)
+        kept = np.asarray(both["bboxes"], np.float32)[:, :4]
+        moved[: len(kept)], valid[: len(kept)] = kept, True
+        return both["image"], moved, valid
+
+    return function
+
+
 if __name__ == "__main__":
     cv2.setNumThreads(1)
     chains = {"SimCLR": simclr, "RandAugment": rand_augment, "segmentation": segmentation}
@@ -234,5 +251,6 @@ if __name__ == "__main__":
         Session(
             {name: alone(make) for name, make in OPS.items()}
             | {name: composed(make) for name, make in chains.items()}
+            | {"BoxSafeCrop": box_safe_crop}
         )
     )

@@ -428,6 +428,72 @@ def mosaic() -> Image:
     return function
 
 
+def moved_boxes(boxes: Array, left: int, top: int, wide: int, tall: int) -> tuple[Array, Array]:
+    """Return boxes in a part of the image that is scaled to CROP, and which of them are left."""
+    moved = boxes - np.array([left, top, left, top], np.float32)
+    moved[:, 0::2] = np.clip(moved[:, 0::2], 0, wide) * (of.CROP / wide)
+    moved[:, 1::2] = np.clip(moved[:, 1::2], 0, tall) * (of.CROP / tall)
+    valid = np.all(moved[:, 2:] > moved[:, :2], axis=1)
+    moved[~valid] = 0
+    return moved, valid
+
+
+def part_by_overlap(boxes: Array, size: int, random: Random) -> tuple[int, int, int, int]:
+    """Return the part of torchvision's RandomIoUCrop: left, top, width and height."""
+    boxes = boxes[boxes[:, 2] > boxes[:, 0]]
+    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+    middles = (boxes[:, :2] + boxes[:, 2:]) / 2
+    while len(boxes):
+        least = of.OVERLAPS[random.integers(len(of.OVERLAPS))]
+        if least >= 1:
+            break
+        for _ in range(of.TRIALS):
+            wide, tall = (int(size * random.uniform(*of.SIDES_OF_PART)) for _ in range(2))
+            if not of.RATIO_OF_PART[0] <= wide / tall <= of.RATIO_OF_PART[1]:
+                continue
+            left, top = int((size - wide) * random.random()), int((size - tall) * random.random())
+            corner, end = np.array([left, top]), np.array([left + wide, top + tall])
+            within = np.all((middles > corner) & (middles < end), axis=1)
+            if not within.any():
+                continue
+            common = np.minimum(boxes[:, 2:], end) - np.maximum(boxes[:, :2], corner)
+            shared = np.prod(np.maximum(common, 0), axis=1)
+            if (shared / (areas + wide * tall - shared))[within].max() >= least:
+                return left, top, wide, tall
+    return 0, 0, size, size
+
+
+def part_with_all(boxes: Array, size: int, random: Random) -> tuple[int, int, int, int]:
+    """Return a part with all boxes in it: left, top, width and height."""
+    boxes = boxes[boxes[:, 2] > boxes[:, 0]]
+    left, top = (boxes[:, :2].min(axis=0) * random.random(2)).astype(int)
+    corner = boxes[:, 2:].max(axis=0)
+    right, bottom = np.ceil(corner + (size - corner) * random.random(2)).astype(int)
+    return left, top, right - left, bottom - top
+
+
+def cropped_by(part: Callable[..., tuple[int, int, int, int]]) -> Maker:
+    """Return a maker for a crop that is drawn by boxes, and scaled to CROP."""
+
+    def maker() -> Callable[..., tuple[Array, Array, Array]]:
+        random = np.random.default_rng()
+
+        def function(image: Array, boxes: Array) -> tuple[Array, Array, Array]:
+            left, top, wide, tall = part(boxes, len(image), random)
+            shown = image[top : top + tall, left : left + wide]
+            return cv2.resize(shown, (of.CROP, of.CROP)), *moved_boxes(boxes, left, top, wide, tall)
+
+        return function
+
+    return maker
+
+
+def sanitized(image: Array, boxes: Array) -> tuple[Array, Array, Array]:
+    sides = boxes[:, 2:] - boxes[:, :2]
+    valid = np.all(sides >= of.LEAST_SIDE, axis=1)
+    return image, boxes * valid[:, None], valid
+
+
 def copy_paste() -> Callable[..., tuple[Array, Array]]:
     """Paste objects of the image before into an image; a label is an object."""
     random = np.random.default_rng()
@@ -563,6 +629,9 @@ MAKERS: dict[str, Maker] = {
     "TenCrop": fixed(ten_crops),
     "Mosaic": mosaic,
     "CopyPaste": copy_paste,
+    "RandomIoUCrop": cropped_by(part_by_overlap),
+    "BoxSafeCrop": cropped_by(part_with_all),
+    "SanitizeBoxes": lambda: sanitized,
     "MixUp": mix_up,
     "CutMix": cut_mix,
     "D4": drawn(d4),
