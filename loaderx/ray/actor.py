@@ -16,7 +16,7 @@ from loaderx.stream.remainder import Span
 
 from .fingerprint import differences, fingerprint
 from .pieces import PieceArrays, PieceBlocks, packed
-from .recipe import Recipe
+from .worker_setup import WorkerSetup
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ class Worker:
         self._refused: Refused | None = None
         self._pool = WorkerPool(1)
 
-    def prepare(self, recipe: list[Any]) -> Ready | Refused | Failed:
+    def prepare(self, setup: list[Any]) -> Ready | Refused | Failed:
         """Make the loader, and compare it with that of the consumer.
 
-        The reference to the recipe is in a list, so that exceptions of a user's code while it is unpickled come here.
+        The reference to the setup is in a list, so that exceptions of a user's code while it is unpickled come here.
         """
         if self._builder is None and self._refused is None:
             try:
-                self._make(recipe[0])
+                self._make(setup[0])
             except Exception as error:  # noqa: BLE001 - it is raised in the consumer
                 return failure(error)
         return self._refused or Ready(_node(), os.getpid())
@@ -86,24 +86,24 @@ class Worker:
     def _make(self, reference: Any) -> None:
         import ray
 
-        recipe: Recipe = ray.get(reference)
-        builder, loader = recipe.builder()
-        found = differences(recipe.fingerprint, fingerprint(loader, builder))
+        setup: WorkerSetup = ray.get(reference)
+        builder, loader = setup.builder()
+        found = differences(setup.fingerprint, fingerprint(loader, builder))
         if found:
             self._refused = Refused(found)
         else:
-            self._pool = WorkerPool(recipe.threads)
+            self._pool = WorkerPool(setup.threads)
             self._builder = builder
 
     def build(
         self,
-        recipe: list[Any],
+        setup: list[Any],
         step: int,
         span: tuple[int, int, int, int],
         blocks: PieceBlocks,
     ) -> Built | Failed | Refused:
         """Build a piece of a batch."""
-        answer = self.prepare(recipe)
+        answer = self.prepare(setup)
         if not isinstance(answer, Ready):
             return answer
         assert self._builder is not None

@@ -59,10 +59,10 @@ class Member:
 class Fleet:
     """Fleet of actors. Any number of iterators of a loader share it."""
 
-    def __init__(self, ray: Any, recipe: Any, workers: int, cpus: float) -> None:
+    def __init__(self, ray: Any, setup: Any, workers: int, cpus: float) -> None:
         self._ray = ray
         # In the object store: every node gets one copy of the data in it.
-        self._recipe = ray.put(recipe)
+        self._setup = ray.put(setup)
         self.workers = workers
         self.cpus = cpus
         self._generation = shutdown.process.generation
@@ -185,7 +185,7 @@ class Fleet:
 
     def _ask(self, member: Member) -> None:
         member.asked = time.monotonic()
-        member.check = member.actor.prepare.remote([self._recipe])
+        member.check = member.actor.prepare.remote([self._setup])
 
     def tend(self) -> None:
         """Look which actors are ready now, ask those again that were lost, and replace dead ones. Never blocks."""
@@ -285,7 +285,7 @@ class Fleet:
     def submit(self, member: Member, step: int, span: Span, blocks: PieceBlocks) -> Any:
         """Ask an actor that `choose` returned for a piece; return the pending answer."""
         try:
-            return member.actor.build.remote([self._recipe], step, tuple(span), blocks)
+            return member.actor.build.remote([self._setup], step, tuple(span), blocks)
         except BaseException:
             self.lost(member)
             raise

@@ -17,11 +17,11 @@ from loaderx.stream.order import Order
 from .fingerprint import fingerprint
 from .fleet import Fleet
 from .iterator import RayIterator
-from .recipe import Recipe, on_worker
 from .remote_builder import RemoteBuilder
 from .scheduler import RemoteScheduler
 from .session import connect
 from .shared_memory import SharedMemory
+from .worker_setup import WorkerSetup, on_worker
 
 # Part of the object store of a node that batches of the consumer may share.
 SHARED_PART = 0.25
@@ -115,8 +115,8 @@ class RayLoader(DataLoader[Batch_co]):
         builder = self._builder
         dtypes = {field.name: np.dtype(field.spec.dtype) for field in builder.planner.fields}
         threads = max(1, math.ceil(self._cpus))
-        recipe = Recipe(self._make, threads, dtypes, fingerprint(self._local, builder))
-        self._fleet = Fleet(self._ray, recipe, workers, self._cpus)
+        setup = WorkerSetup(self._make, threads, dtypes, fingerprint(self._local, builder))
+        self._fleet = Fleet(self._ray, setup, workers, self._cpus)
         self._shared = SharedMemory(int(SHARED_PART * self._fleet.store_bytes))
         return self._fleet
 
@@ -149,7 +149,7 @@ class RayLoader(DataLoader[Batch_co]):
                 fleet=fleet,
                 prefetch=self._prefetch,
                 nbytes=planner.nbytes(planner.blocks(self.batch_size)),
-                divisible=builder.hook is None and planner.phases == 1,
+                splittable=builder.hook is None and planner.phases == 1,
             ),
             shared=self._shared,
             timeout=self._timeout,

@@ -21,7 +21,7 @@ PIECE_SECONDS = 1.0
 class RemoteScheduler:
     """Scheduler of the steps of one loader on a fleet.
 
-    Without `divisible` a step is one piece: a hook gets a whole batch, and samples that are mixed are read for each of
+    Without `splittable` a step is one piece: a hook gets a whole batch, and samples that are mixed are read for each of
     the pieces.
     """
 
@@ -29,7 +29,7 @@ class RemoteScheduler:
     fleet: Fleet
     prefetch: int
     nbytes: int
-    divisible: bool
+    splittable: bool
 
     @property
     def workload(self):  # type: ignore[no-untyped-def]
@@ -55,7 +55,7 @@ class RemoteScheduler:
         worth = load.rows
         if load.compiled:
             worth = min(worth, load.rows * load.row_bytes // TRANSFORMED_BYTES_PER_PART)
-        if not self.divisible or worth <= 1:
+        if not self.splittable or worth <= 1:
             return 1
         per_row = self.fleet.seconds_per_row
         # The first steps are divided among all: nothing is known of them, and the consumer waits.

@@ -273,7 +273,7 @@ def test_nothing_leaks(ray_loader, nodes, output, batches):
         found.get("object_store_memory", 0)
         for found in (ray.available_resources(), ray.cluster_resources())
     )
-    # The recipe of the loader, and of those before it, until their references are gone.
+    # The setup of the loader, and of those before it, until their references are gone.
     assert total - free < 40 * MEGABYTE
 
 

@@ -108,18 +108,18 @@ class Fleet:
     store_bytes: int = 1 << 40
 
 
-def scheduler(fleet, rows=256, row_bytes=150_000, prefetch=2, compiled=True, divisible=True):
+def scheduler(fleet, rows=256, row_bytes=150_000, prefetch=2, compiled=True, splittable=True):
     load = Workload(
         rows, row_bytes, compiled, hooked=False, copied=False, cpu_bound=True, splittable=True
     )
     local = Scheduler(load, 2, prefetch)
-    return RemoteScheduler(local, fleet, prefetch, rows * row_bytes, divisible)
+    return RemoteScheduler(local, fleet, prefetch, rows * row_bytes, splittable)
 
 
 def test_the_first_steps_are_divided_among_all_workers():
     assert scheduler(Fleet()).pieces == 4
     assert scheduler(Fleet(), rows=8, row_bytes=10).pieces == 1  # too small
-    assert scheduler(Fleet(), divisible=False).pieces == 1
+    assert scheduler(Fleet(), splittable=False).pieces == 1
     # The cost of Python code is not known from the bytes.
     assert scheduler(Fleet(), rows=8, row_bytes=10, compiled=False).pieces == 4
 

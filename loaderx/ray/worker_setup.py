@@ -1,4 +1,4 @@
-"""Recipe: what a worker makes its loader and its builder from."""
+"""Setup of a worker of Ray: what it makes its loader and its builder from."""
 
 import dataclasses
 import functools
@@ -16,8 +16,8 @@ from loaderx.spec import Spec
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Recipe of a worker: a function that makes the loader, its threads, and what it must agree on.
+class WorkerSetup:
+    """Setup of a worker: a function that makes the loader, its threads, and what it must agree on.
 
     `dtypes` are the dtypes in which the consumer delivers the fields: a worker narrows numbers as the consumer would.
     """
