@@ -52,6 +52,7 @@ def run() -> Iterator[Comparison]:
         with cluster({"num_cpus": WORKERS}):
             yield jpeg(folder)
             yield pillow(folder)
+            yield python(folder)
             yield simclr(folder)
             yield gather(folder)
             same = _prices(folder)
@@ -178,6 +179,23 @@ def emboss(x: npt.NDArray[np.uint8], rng: Any) -> npt.NDArray[np.uint8]:
     return np.asarray(ImageEnhance.Color(image).enhance(rng.uniform(0.5, 1.5)))
 
 
+def augment(x: npt.NDArray[np.uint8], rng: Any) -> npt.NDArray[np.uint8]:
+    """Augment an image by Pillow as torchvision does: crop, flip, jitter, turn, blur."""
+    from PIL import Image, ImageEnhance, ImageFilter
+
+    image = Image.fromarray(x)
+    side = rng.uniform(0.5, 1.0) * x.shape[0]
+    left, top = (rng.uniform(0, x.shape[0] - side) for _ in range(2))
+    box = (left, top, left + side, top + side)
+    image = image.resize((CROPPED, CROPPED), Image.Resampling.BILINEAR, box)
+    if rng.random() < 0.5:
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    for kind in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
+        image = kind(image).enhance(rng.uniform(0.6, 1.4))
+    image = image.rotate(rng.uniform(-15, 15), Image.Resampling.BILINEAR)
+    return np.asarray(image.filter(ImageFilter.GaussianBlur(rng.uniform(0.1, 2.0))))
+
+
 def python_noise(x: npt.NDArray[np.uint8], rng: Any) -> npt.NDArray[np.uint8]:
     """Change pixels one by one in Python, as tokenizers and parsers do with text: all of it under the GIL."""
     level = int(rng.integers(1, 9))
@@ -190,7 +208,15 @@ def python_noise(x: npt.NDArray[np.uint8], rng: Any) -> npt.NDArray[np.uint8]:
 
 
 def pillow(folder: Path) -> Comparison:
-    """Measure code of Pillow and of Python per sample, against one core."""
+    """Measure a chain of Pillow, as people write it with torchvision, against one core."""
+    image, _ = write_images(folder, 512, 256)
+    data = {"data": lx.NPDataset(str(image))}
+    title = "256x256x3 by Pillow (crop, flip, jitter, turn, blur), uint8"
+    return compare(title, data, [augment], 32, 24, one_core=True)
+
+
+def python(folder: Path) -> Comparison:
+    """Measure code of Pillow and of Python that takes about 1 ms per sample, against one core."""
     image, _ = write_images(folder, 512, CROPPED)
     data = {"data": lx.NPDataset(str(image))}
     return compare(

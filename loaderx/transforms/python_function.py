@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loaderx.errors import TransformError
+from loaderx.kernels.distributions import Draws
 from loaderx.spec import Spec
 
 from .advice import advice
@@ -17,6 +18,24 @@ from .step import Call, Step
 if TYPE_CHECKING:
     from loaderx.compiler.chain import Chain
     from loaderx.compiler.table import TableBuilder
+
+
+class PythonDraws(Draws):
+    """Draws for a function that is never compiled: floats are Python's, as those of numpy.random.Generator.
+
+    Pillow's filters, for example, refuse NumPy's floats.
+    """
+
+    def __getattribute__(self, name: str) -> Any:
+        own = super().__getattribute__(name)
+        if not inspect.ismethod(own):
+            return own
+
+        def draw(*given: Any, **named: Any) -> Any:
+            drawn = own(*given, **named)
+            return float(drawn) if isinstance(drawn, np.float64) else drawn
+
+        return draw
 
 
 class PythonFunction(Transform):
@@ -61,7 +80,7 @@ class PythonFunction(Transform):
 
     def _call(self, x: Any, step: Step, position: int) -> Any:
         if self._takes_rng:
-            return self.function(x, step.draws(position, ()))
+            return self.function(x, PythonDraws(int(step.draws(position, ()).state)))
         return self.function(x)
 
     def leaves(self, spec: Spec, before: tuple[Transform, ...] = ()) -> Iterator[Leaf]:

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from PIL import Image, ImageFilter
 
 import loaderx as lx
 from loaderx import transforms as T  # noqa: N812 - as its users call it
@@ -94,6 +95,21 @@ def test_one_warning_says_what_a_python_function_costs_and_where_it_is_used():
     with pytest.warns(UserWarning, match="'double'") as caught:
         lx.pipeline([double])(ROWS)
     assert [warning.filename for warning in caught] == [__file__]
+
+
+@python
+def test_a_python_function_draws_the_floats_of_python():
+    """Pillow compares a radius with a tuple, which NumPy's floats answer with an array."""
+    kinds = set()
+
+    def blurred(x, rng):
+        kinds.update((type(rng.uniform(0, 2)), type(rng.random()), type(rng.choice([0.5, 1.5]))))
+        assert type(rng.integers(5)) is np.int64
+        return np.asarray(Image.fromarray(x).filter(ImageFilter.GaussianBlur(rng.normal(2, 0.1))))
+
+    images = np.zeros((4, 8, 8, 3), np.uint8)
+    assert lx.pipeline([blurred])(images).shape == images.shape
+    assert kinds == {float}
 
 
 @python
