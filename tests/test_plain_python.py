@@ -26,11 +26,12 @@ pytestmark = [
 ]
 
 
-# The compiled kernels pass all cases in either run. In plain Python all take more than three times as long as three of each.
+# The compiled kernels pass all cases in either run. In plain Python all take more than three times as long as three of
+# each.
 @pytest.mark.parametrize(
     ("cases", "fewest"),
     [
-        pytest.param({CASES: "3"}, 1000, id="three cases of every test"),
+        pytest.param({CASES: "3"}, 700, id="three cases of every test"),
         pytest.param({}, 2800, id="all cases", marks=pytest.mark.long),
     ],
 )

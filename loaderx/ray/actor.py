@@ -4,6 +4,7 @@ import os
 import pickle
 import time
 import traceback
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -87,7 +88,9 @@ class Worker:
         import ray
 
         setup: WorkerSetup = ray.get(reference)
-        builder, loader = setup.builder()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the consumer has given them
+            builder, loader = setup.builder()
         found = differences(setup.fingerprint, fingerprint(loader, builder))
         if found:
             self._refused = Refused(found)

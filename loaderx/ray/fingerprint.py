@@ -283,9 +283,11 @@ class _Encoder:
 def _is_installed(module: str) -> bool:
     """Tell whether a module is part of Python or of an installed package, whose version tells its code."""
     package = module.partition(".")[0]
+    if package == "__main__":
+        # In a worker that is a program of Ray's; code of the user's is sent there by value.
+        return False
     if package == "loaderx" or package in (*sys.builtin_module_names, *sys.stdlib_module_names):
-        # Another program is `__main__` in a worker, and code of the user's is sent there by value.
-        return module != "__main__"
+        return True
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
         return False

@@ -12,8 +12,11 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 os.environ["RAY_AUTH_MODE"] = "disabled"
 
+import numpy as np
 import ray
+from PIL import Image, ImageFilter
 
+from loaderx import DataLoader
 from loaderx.ray import RayLoader
 from tests.loaderx.ray import loaders
 
@@ -65,6 +68,26 @@ def steps(order):
             print(json.dumps([found, it.get_state()]), flush=True)  # noqa: T201
 
 
+def emboss(x):
+    return np.asarray(Image.fromarray(x).filter(ImageFilter.EMBOSS))
+
+
+class Blur:
+    """Op of a program: workers get its code by value, and import neither this file nor another `__main__`."""
+
+    def __init__(self, radius):
+        self.radius = radius
+
+    def __call__(self, x, rng):
+        radius = rng.uniform(self.radius, 2 * self.radius)
+        return np.asarray(Image.fromarray(x).filter(ImageFilter.GaussianBlur(radius)))
+
+
+def own_ops():
+    images = np.random.default_rng(0).integers(0, 256, (20, 12, 16, 3), np.uint8)
+    return DataLoader(images, batch_size=5, transforms=[emboss, Blur(0.5)], output="numpy")
+
+
 def alone(order):
     """Start a local Ray, and print where its processes listen."""
     import psutil
@@ -73,6 +96,11 @@ def alone(order):
     loader = RayLoader(loaders.make(), workers=1)
     with iter(loader) as it:
         same = loaders.digest(next(it)) == loaders.digest(loaders.make().batch(0))
+    loader.close()
+    loader = RayLoader(own_ops(), workers=1, cpus_per_worker=0.5)
+    with iter(loader) as it:
+        same = same and np.array_equal(next(it), own_ops().batch(0))
+        here = it.stats().built_here
     family = [psutil.Process(), *psutil.Process().children(recursive=True)]
     listening = {
         connection.laddr.ip
@@ -80,7 +108,7 @@ def alone(order):
         for connection in process.net_connections("inet")
         if connection.status == psutil.CONN_LISTEN
     }
-    print(json.dumps({"same": same, "listening": sorted(listening)}))  # noqa: T201
+    print(json.dumps({"same": same, "here": here, "listening": sorted(listening)}))  # noqa: T201
 
 
 def forked(order):

@@ -99,9 +99,10 @@ def test_a_consumer_that_is_killed_continues_in_another_process(nodes, tmp_path)
     wait_until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"])
 
 
-def test_without_a_cluster_a_local_ray_is_started_on_loopback(tmp_path):
+def test_without_a_cluster_a_local_ray_runs_ops_of_the_program_on_loopback(tmp_path):
     answer = run(tmp_path, job="alone")
     assert answer["same"]
+    assert answer["here"] == 0
     assert answer["listening"]
     assert {ip.rpartition(":")[2] for ip in answer["listening"]} <= {"127.0.0.1", "1"}
 
